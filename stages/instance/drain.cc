@@ -6,6 +6,13 @@
 
 namespace onepiece::instance {
 
+bool OthersServe(const node::Routing& table, const std::string& app, const std::string& stage,
+                 const std::string& node_id) {
+  return std::ranges::any_of(table.Instances(app, stage), [&](const v1::Endpoint& endpoint) {
+    return endpoint.node_id() != node_id;
+  });
+}
+
 void Drain::Begin(std::uint64_t epoch) {
   const base::MutexLock lock(mutex_);
   if (!epoch_) {

@@ -5,12 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
+#include "cluster/node/routing.h"
 
 namespace onepiece::instance {
+
+/// Returns whether an instance other than `node_id` serves the application's stage.
+bool OthersServe(const node::Routing& table, const std::string& app, const std::string& stage,
+                 const std::string& node_id);
 
 /// How long what is computed may go on before it is handed over; scaled.
 inline constexpr base::Duration kHandOverAfter = std::chrono::seconds(30);

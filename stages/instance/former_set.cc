@@ -45,4 +45,20 @@ void FormerSet::Fail(const message::Header& header, const std::string& node_id) 
   reporter_.Report(header.uid, std::move(request));
 }
 
+FormerSetFilter::FormerSetFilter(std::string node_id, const node::ClusterView& view)
+    : node_id_(std::move(node_id)), view_(view) {}
+
+bool FormerSetFilter::FailIfLate(const message::Header& header) {
+  const base::MutexLock lock(mutex_);
+  if (!former_ || !former_->Sent(header, *view_.routing())) return false;
+  former_->Fail(header, node_id_);
+  return true;
+}
+
+void FormerSetFilter::Replace(std::shared_ptr<FormerSet> former) {
+  // The set before it is destroyed outside the lock: it still sends its last reports then.
+  const base::MutexLock lock(mutex_);
+  former_.swap(former);
+}
+
 }  // namespace onepiece::instance

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
@@ -35,6 +37,27 @@ class FormerSet {
   node::ClusterView view_;  // Of table_, and of nothing else.
   node::JobRecords records_;
   JobReporter reporter_;
+};
+
+/// Fails the messages that still come from the workflow set that the instance left last. No message
+/// may go from one set to the other.
+///
+/// Ownership: borrows the view.
+/// Threading: thread-safe.
+class FormerSetFilter {
+ public:
+  FormerSetFilter(std::string node_id, const node::ClusterView& view);
+
+  /// Fails the job and returns true when a node of the former set sent the message.
+  bool FailIfLate(const message::Header& header);
+  /// The instance has left this set.
+  void Replace(std::shared_ptr<FormerSet> former);
+
+ private:
+  const std::string node_id_;
+  const node::ClusterView& view_;
+  base::Mutex mutex_;
+  std::shared_ptr<FormerSet> former_ ABSL_GUARDED_BY(mutex_);  // Null: no set was left.
 };
 
 }  // namespace onepiece::instance

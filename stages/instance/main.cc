@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
                                                 base::SystemClock()));
     // Before the instance goes, on every way out: the server calls it.
     const absl::Cleanup stop_serving = [&] { host.StopServing(); };
-    ONEPIECE_RETURN_IF_ERROR(host.Serve({instance.get(), instance->ring_service()}));
+    ONEPIECE_RETURN_IF_ERROR(host.Serve(instance->services()));
     instance->Join(host.address(), host.metrics_address());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
     host.WaitForShutdown();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxRefused = 64;
 constexpr std::size_t kMaxNameBytes = 100;
-// Histograms and counters of stages/instance/instance.cc.
+// Histograms and counters of stages/instance/work_recorder.cc.
 constexpr std::array<std::string_view, 5> kTaken = {
     "compute_seconds", "queue_seconds", "load_seconds", "busy_seconds_total", "jobs_total"};
 

@@ -166,8 +166,7 @@ struct Fixture {
     for (const char* word : {"sleep", "1000"}) config.add_idle_work(word);
     instance =
         Must(Instance::Open(config, *fabric, metrics, spans, base::SystemClock(), hand_over_after));
-    server.AddService(*instance);
-    server.AddService(*instance->ring_service());
+    for (grpc::Service* service : instance->services()) server.AddService(*service);
     if (!server.Start().ok()) qFatal("no server");
     instance->Join(server.address(), "");
   }

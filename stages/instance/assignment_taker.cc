@@ -1,0 +1,96 @@
+#include "stages/instance/assignment_taker.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stages/instance/pause.h"
+
+namespace onepiece::instance {
+namespace {
+
+// How long the work that the instance holds may take when it leaves a workflow set without having
+// been drained, and how often it looks.
+constexpr auto kLeaveSetLimit = std::chrono::seconds(60);
+constexpr auto kLeaveSetPoll = std::chrono::milliseconds(10);
+
+}  // namespace
+
+runtime::StageAssignment StageOf(const v1::Assignment& assignment,
+                                 const v1::InstanceConfig& config) {
+  const auto& spec = assignment.stage();
+  runtime::StageAssignment next;
+  next.stage = spec.stage();
+  next.plugin = spec.plugin();
+  next.load.device = config.device();
+  next.load.threads = std::max(1, spec.threads());
+  if (!spec.precision().empty()) next.load.precision = spec.precision();
+  for (int i = 0; i < assignment.app_ids_size(); ++i) {
+    // A NodeManager that knows only one model per stage names it in the stage.
+    const auto& model = i < assignment.models_size() ? assignment.models(i) : spec.model();
+    const auto folder = std::filesystem::path(config.model_root()) / model;
+    next.models.push_back({assignment.app_ids(i), model.empty() ? "" : folder.string()});
+  }
+  next.workers = config.workers();
+  next.epoch = assignment.epoch();
+  return next;
+}
+
+void AssignmentTaker::Assign(const v1::Assignment& assignment) {
+  const base::MutexLock lock(mutex_);
+  if (parts_.leaving) return;
+  const bool idle =
+      assignment.stage().stage().empty() && !assignment.draining() && !assignment.removed();
+  if (!idle) parts_.idle_work.Stop();
+  const std::string& set =
+      assignment.workflow_set().empty() ? config_.node().workflow_set() : assignment.workflow_set();
+  // The agent keeps the routing of the old set until this call returns, so that jobs of the old set
+  // still find their way.
+  if (set != parts_.publisher.workflow_set()) LeaveSet(assignment.epoch());
+  parts_.publisher.SetWorkflowSet(set);
+  if (assignment.draining()) {
+    parts_.drain.Begin(assignment.epoch());
+  } else {
+    parts_.drain.End();
+  }
+  parts_.tasks.Assign(StageOf(assignment, config_));
+  if (assignment.removed()) parts_.tasks.DropParked();
+  if (idle) parts_.idle_work.Start();
+  parts_.publisher.SetLeavingSet(false);
+  parts_.publisher.Publish();
+}
+
+// Waits until nothing of the workflow set is left, fails the rest, and remembers the set.
+void AssignmentTaker::LeaveSet(std::uint64_t epoch) {
+  parts_.publisher.SetLeavingSet(true);
+  parts_.publisher.Publish();
+  parts_.drain.Begin(epoch);
+  const auto until = parts_.clock.Now() + base::Scaled(kLeaveSetLimit);
+  while (!parts_.leaving && parts_.clock.Now() < until &&
+         (!parts_.drain.drained() || parts_.reporter.pending() > 0))
+    Pause(parts_.clock, {}, kLeaveSetPoll);
+  std::vector<runtime::WorkItem> late =
+      parts_.scheduler.TakeJoins([](const message::Header&) { return true; });
+  while (auto item = parts_.scheduler.Take()) late.push_back(*std::move(item));
+  auto former = std::make_shared<FormerSet>(parts_.view.routing(), parts_.clock);
+  for (const auto& item : late) former->Fail(item.message.header, config_.node().node_id());
+  parts_.former_set.Replace(std::move(former));
+}
+
+void AssignmentTaker::RetryFailedModels() {
+  if (!mutex_.TryLock()) return;
+  const base::MutexLock lock(mutex_, std::adopt_lock);
+  parts_.tasks.RetryFailed();
+}
+
+void AssignmentTaker::Release() {
+  const base::MutexLock lock(mutex_);
+  parts_.idle_work.Stop();
+  parts_.tasks.Assign({});
+}
+
+}  // namespace onepiece::instance

@@ -1,0 +1,49 @@
+// JobUpdates: tells the job records what becomes of the jobs of this instance.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/base/ids.h"
+#include "cluster/message/message.h"
+#include "cluster/node/cluster_view.h"
+#include "cluster/node/routing.h"
+#include "onepiece/v1/database.pb.h"
+#include "stages/instance/job_reporter.h"
+
+namespace onepiece::instance {
+
+/// Returns the record's entry for a node that holds the job in the stage that `header` names.
+v1::WorkHolder HolderAt(const node::Routing& table, const message::Header& header,
+                        const v1::Endpoint& endpoint, std::uint32_t attempt);
+
+/// Makes the updates that an instance reports of its jobs. Nothing here waits for a database.
+///
+/// Ownership: borrows the view, the reporter and `leaving`.
+/// Threading: thread-safe.
+class JobUpdates {
+ public:
+  /// While `leaving` is set, a cancelled job counts as one that the instance stopped.
+  JobUpdates(std::string node_id, const node::ClusterView& view, JobReporter& reporter,
+             const std::atomic<bool>& leaving);
+
+  /// This instance holds the job now.
+  void Placed(const message::Header& header);
+  void Progressed(const message::Header& header, int step, int steps);
+  /// The job ended here with `status`: CANCELLED cancels it, every other status fails it.
+  void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
+  /// The instance stops, and nobody else takes the job.
+  void FailStopped(const message::Header& header);
+  /// Every other update.
+  void Report(const base::Uid& uid, v1::UpdateJobRequest update);
+
+ private:
+  const std::string node_id_;
+  const node::ClusterView& view_;
+  JobReporter& reporter_;
+  const std::atomic<bool>& leaving_;
+};
+
+}  // namespace onepiece::instance

@@ -1,0 +1,207 @@
+#include "stages/instance/work_delivery.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+#include "stages/instance/result_delivery.h"
+#include "stages/runtime/stage_runner.h"
+
+namespace onepiece::instance {
+namespace {
+
+// How long one job may look for a taker before the jobs behind it get their turn.
+constexpr auto kDeliverTurn = std::chrono::seconds(1);
+// How long SendLeft may take: the share of leaving that is for work that nobody has begun.
+constexpr auto kSendLeftLimit = std::chrono::seconds(2);
+
+// Nobody took it now, but somebody may take it later.
+bool IsPassing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+void SetDuration(google::protobuf::Duration* out, base::Duration value) {
+  const auto ns = std::max<std::int64_t>(0, value.count());
+  out->set_seconds(ns / 1'000'000'000);
+  out->set_nanos(static_cast<std::int32_t>(ns % 1'000'000'000));
+}
+
+v1::UpdateJobRequest TimingOf(const runtime::FinishedWork& work, const std::string& node_id) {
+  const message::Header& header = work.item.message.header;
+  v1::UpdateJobRequest update;
+  update.set_uid(header.uid.ToString());
+  update.mutable_timing()->set_stage(header.stage);
+  update.mutable_timing()->set_node(node_id);
+  SetDuration(update.mutable_timing()->mutable_transfer(), work.timing.transfer);
+  SetDuration(update.mutable_timing()->mutable_queued(), work.timing.queued);
+  SetDuration(update.mutable_timing()->mutable_compute(), work.timing.compute);
+  return update;
+}
+
+absl::Status CheckStage(const node::Routing& table, const message::Header& header) {
+  if (table.StageIndex(header.app, header.stage)) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "UNKNOWN_APP",
+                         "application " + header.app + " with this stage no longer exists");
+}
+
+}  // namespace
+
+WorkDelivery::WorkDelivery(std::string node_id, Parts parts, ServesHere serves_here)
+    : node_id_(std::move(node_id)), parts_(parts), serves_here_(std::move(serves_here)) {}
+
+std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
+  const message::Header& header = work.item.message.header;
+  if (parts_.former_set.FailIfLate(header)) return std::nullopt;
+  const std::string reason = base::GetReason(work.outputs.status()).reason;
+  const bool handed_over = reason == runtime::kHandedOver;
+  const bool elsewhere = handed_over || reason == runtime::kWrongStage;
+  if (!work.outputs.ok() && !elsewhere) {
+    parts_.updates.Fail(header.uid, work.outputs.status(), header.stage);
+    return std::nullopt;
+  }
+  if (elsewhere && StaysHere(header)) {
+    const auto table = parts_.view.routing();
+    const auto returned =
+        parts_.scheduler.Return(work.item, table->GraphOf(header.app).Predecessors(header.stage));
+    if (!returned.ok()) parts_.updates.Fail(header.uid, returned.status(), header.stage);
+    if (!returned.ok() || *returned) return std::nullopt;
+  }
+  const absl::Status sent = elsewhere ? Forward(work.item) : HandOn(work);
+  if (sent.ok() && handed_over)
+    spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
+  if (sent.ok()) return std::nullopt;
+  if (handed_over && parts_.leaving) {
+    parts_.updates.FailStopped(header);
+    return std::nullopt;
+  }
+  const bool again = IsPassing(sent) && !parts_.leaving &&
+                     parts_.clock.WallNow() < header.deadline &&
+                     !parts_.scheduler.IsCancelled(header.uid);
+  if (again) return work;
+  parts_.updates.Fail(header.uid, sent, header.stage);
+  return std::nullopt;
+}
+
+void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
+  const auto until = parts_.clock.Now() + base::Scaled(kSendLeftLimit);
+  for (const auto& item : left) {
+    const message::Header& header = item.message.header;
+    const auto point =
+        parts_.view.routing()->MeetingPoint(header.app, header.stage, header.uid, node_id_);
+    if (!point.has_value() || parts_.clock.Now() >= until || !Forward(item).ok())
+      parts_.updates.FailStopped(header);
+  }
+}
+
+// The drain passes work on to the other instances of the stage. When there are none any more, but
+// this instance can still compute the work, the work stays here. The drain may not have noticed
+// yet that the others are gone.
+bool WorkDelivery::StaysHere(const message::Header& header) const {
+  if (!parts_.drain.active()) return false;
+  if (OthersServe(*parts_.view.routing(), header.app, header.stage, node_id_)) return false;
+  return serves_here_(header.stage, header.app);
+}
+
+absl::Status WorkDelivery::Forward(const runtime::WorkItem& item) {
+  const auto table = parts_.view.routing();
+  ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, item.message.header));
+  std::vector<message::Message> messages = item.parts;
+  if (messages.empty()) messages.push_back(item.message);
+  v1::UpdateJobRequest update;
+  for (message::Message& message : messages) {
+    // A new attempt. An instance that had the message before must not take it for a second copy
+    // should it come back, and the record believes the later holder.
+    message.header.attempt = item.message.header.attempt + 1;
+    message.header.routing_epoch = table->epoch();
+    ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message));
+  }
+  parts_.updates.Report(item.message.header.uid, std::move(update));
+  return absl::OkStatus();
+}
+
+absl::Status WorkDelivery::HandOn(runtime::FinishedWork& work) {
+  const auto table = parts_.view.routing();
+  message::Message message;
+  message.header = work.item.message.header;
+  ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, message.header));
+  v1::UpdateJobRequest update = TimingOf(work, node_id_);
+  message.header.routing_epoch = table->epoch();
+  message.header.from = message.header.stage;
+  message.parameters = work.item.message.parameters;
+  const auto successors = table->GraphOf(message.header.app).Successors(message.header.stage);
+  if (successors.empty()) AddSha256(*work.outputs);
+  message.artifacts = *work.outputs;
+  if (successors.empty()) return SendToDatabase(std::move(message), update);
+  return SendToSuccessors(message, work, successors, std::move(update));
+}
+
+// A stage that takes nothing now does not hold up the others: it is tried again in the next turn.
+absl::Status WorkDelivery::SendToSuccessors(message::Message& message, runtime::FinishedWork& work,
+                                            std::span<const std::string> successors,
+                                            v1::UpdateJobRequest update) {
+  absl::Status failed;
+  for (const std::string& next : successors) {
+    if (work.delivered.contains(next)) continue;
+    message.header.stage = next;
+    auto placed = SendToStage(message);
+    if (placed.ok()) {
+      work.delivered.insert(next);
+      *update.add_placed() = *std::move(placed);
+    } else if (failed.ok() || IsPassing(failed)) {
+      failed = placed.status();
+    }
+  }
+  if (failed.ok() || update.placed_size() > 0)
+    parts_.updates.Report(message.header.uid, std::move(update));
+  return failed;
+}
+
+absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message& message) {
+  const message::Header& header = message.header;
+  const bool not_here = parts_.leaving || parts_.drain.orders().pass_on;
+  node::Target target =
+      node::Target::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : "");
+  target.patience = base::Scaled(kDeliverTurn);
+  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
+                            parts_.outbox.Deliver(message, target, DeadlineOf(header)));
+  return HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+}
+
+absl::Status WorkDelivery::SendToDatabase(message::Message message,
+                                          const v1::UpdateJobRequest& timing) {
+  // The times go before the result, so that a client that sees SUCCEEDED sees every stage's times.
+  if (const auto updated = parts_.records.Update(timing); !updated.ok()) {
+    spdlog::warn("uid={} times of the last stage were not recorded: {}", timing.uid(),
+                 base::Message(updated.status()));
+  }
+  message.header.kind = message::Kind::kResult;
+  const std::string stage = std::exchange(message.header.stage, "");
+  const base::MonotonicTime deadline = DeadlineOf(message.header);
+  auto delivered = PutResult(message, *parts_.view.routing(), parts_.values, parts_.spans,
+                             parts_.clock, deadline);
+  if (!delivered.has_value()) {
+    node::Target target = node::Target::DatabasesFor(message.header.uid);
+    target.patience = base::Scaled(kDeliverTurn);
+    ONEPIECE_ASSIGN_OR_RETURN(delivered, parts_.outbox.Deliver(message, target, deadline));
+  }
+  // Until the database has stored the result it holds the job: if it dies, the job is lost.
+  v1::UpdateJobRequest update;
+  v1::WorkHolder& holder = *update.add_placed();
+  holder.set_node_id(delivered->endpoint.node_id());
+  holder.set_incarnation(delivered->endpoint.incarnation());
+  holder.set_attempt(delivered->attempt);
+  holder.set_from(stage);
+  holder.set_stage(stage);
+  holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +
+                         1);
+  parts_.updates.Report(message.header.uid, std::move(update));
+  return absl::OkStatus();
+}
+
+base::MonotonicTime WorkDelivery::DeadlineOf(const message::Header& header) const {
+  return parts_.clock.Now() + (header.deadline - parts_.clock.WallNow());
+}
+
+}  // namespace onepiece::instance

@@ -1,0 +1,78 @@
+#include "stages/instance/work_intake.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::instance {
+namespace {
+
+constexpr auto kPumpWait = std::chrono::milliseconds(500);
+
+}  // namespace
+
+void WorkIntake::Start() {
+  pump_ = std::jthread([this](const std::stop_token& stop) { Pump(stop); });
+}
+
+void WorkIntake::Stop() { pump_ = {}; }
+
+std::vector<runtime::WorkItem> WorkIntake::TakeRest() {
+  while (true) {
+    auto received = parts_.inbox.Receive(parts_.clock.Now());
+    if (!received.ok()) break;
+    TakeIn(std::move(*received));
+  }
+  return std::exchange(left_, {});
+}
+
+// A message that was just received is counted nowhere until the pump has set `idle_`. That is why a
+// drain needs two empty looks in a row.
+std::size_t WorkIntake::arriving() const {
+  const std::size_t in_ring = parts_.inbox.stats().slots_used;
+  return in_ring + (idle_ ? 0 : 1);
+}
+
+void WorkIntake::Pump(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    // With a full queue the ring fills up behind it, and its senders see BUSY.
+    if (!parts_.scheduler.WaitForRoom(stop, parts_.clock.Now() + kPumpWait)) continue;
+    auto received = parts_.inbox.Receive(parts_.clock.Now() + kPumpWait);
+    idle_ = !received.ok();
+    if (received.ok()) {
+      TakeIn(std::move(*received));
+    } else if (absl::IsCancelled(received.status())) {
+      return;
+    }
+  }
+}
+
+void WorkIntake::TakeIn(node::Received received) {
+  const auto& header = received.message.header;
+  if (header.kind != message::Kind::kWork) {
+    spdlog::warn("uid={} message of kind {} from {} is not for an instance; dropped",
+                 header.uid.ToString(), static_cast<int>(header.kind), header.sender);
+    return;
+  }
+  if (parts_.former_set.FailIfLate(header)) return;
+  runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
+  const message::Header kept = item.message.header;
+  if (!parts_.tasks.IsAssigned(kept.stage, kept.app) || parts_.drain.orders().pass_on) {
+    // The sender's routing table is out of date.
+    return parts_.deliver.Submit({std::move(item), {}, runtime::WrongStage(), {}});
+  }
+  using PushResult = runtime::RequestScheduler::Admission;
+  const auto table = parts_.view.routing();
+  const auto pushed =
+      parts_.scheduler.Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));
+  if (!pushed.ok()) return parts_.updates.Fail(kept.uid, pushed.status(), kept.stage);
+  if (*pushed == PushResult::kQueued || *pushed == PushResult::kHeld) {
+    // The sender reports this too. But if it died before that, the job would be taken for lost.
+    parts_.updates.Placed(kept);
+  } else if (*pushed == PushResult::kClosed) {
+    left_.push_back(std::move(item));
+  }
+}
+
+}  // namespace onepiece::instance
