@@ -42,7 +42,7 @@ constexpr Verb kVerbs[] = {
     {"bench hop", "Time from one instance process to the next", nullptr, "onepiece-bench hop",
      kWithTests},
     {"bench elastic",
-     "Device seconds reserved per job: stages on instances that move, against the fused pipeline "
+     "Device seconds reserved per job: stages on instances that move, against the fused workflow "
      "and stages that stay; simulated, then in embedded clusters; takes a quarter of an hour",
      nullptr, "onepiece-bench elastic", kWithTests},
     {"bench ring", "The ring beside ZeroMQ, UCX, gRPC and Boost, and the machine's limits", nullptr,

@@ -86,7 +86,7 @@ std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
 
 }  // namespace
 
-void StoreShard::Line::Add(Entry& entry, std::uint64_t& ticket, StoreShared& shared) {
+void StoreShard::Line::Add(JobEntry& entry, std::uint64_t& ticket, StoreShared& shared) {
   if (ticket != 0) return;
   ticket = ++shared.last_ticket;
   entries.emplace_hint(entries.end(), ticket, &entry);
@@ -107,7 +107,7 @@ StoreShard::~StoreShard() {
 std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, JobRecord& record) {
   const base::MutexLock lock(mutex_);
   v1::CreateJobResponse response;
-  Entry* entry = Find(uid);
+  JobEntry* entry = Find(uid);
   if (entry == nullptr) {
     entry = Insert(uid, record);
     if (entry == nullptr) return std::nullopt;
@@ -127,7 +127,7 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
 absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
                                              const v1::UpdateJobRequest& request) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   bool news = request.has_timing() && job::AddTiming(request.timing(), entry->record);
   if (!job::IsTerminal(entry->record.job().state())) {
@@ -153,7 +153,7 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
 std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, message::Kind kind,
                                                     bool hold) {
   const base::MutexLock lock(mutex_);
-  Entry* entry = Find(bundle.uid);
+  JobEntry* entry = Find(bundle.uid);
   if (entry == nullptr) {
     JobRecord record = MadeUpFrom(bundle);
     entry = Insert(bundle.uid, record);
@@ -196,7 +196,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
 void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
   const base::MutexLock lock(mutex_);
   ++shared_.refused_results;
-  Entry* const entry = Find(bundle.uid);
+  JobEntry* const entry = Find(bundle.uid);
   if (entry == nullptr || kind != message::Kind::kResult) return;
   const std::string bytes = "a result of " + std::to_string(bundle.total_bytes) + " bytes";
   const std::string budget = "budget_bytes, " + std::to_string(shared_.result_bytes.limit());
@@ -208,7 +208,7 @@ void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
 
 bool StoreShard::Confirm(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr || !entry->held) return false;
   Succeed(*entry);
   return true;
@@ -217,12 +217,12 @@ bool StoreShard::Confirm(const base::Uid& uid) {
 void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,
                          const std::string& message) {
   const base::MutexLock lock(mutex_);
-  if (Entry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
+  if (JobEntry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
 }
 
 bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr) {
     // A tombstone that would be forgotten immediately is not added again.
     if (job::IsTerminal(theirs.job().state()) &&
@@ -248,7 +248,7 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
 StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record,
                                          const Artifacts& artifacts) {
   const base::MutexLock lock(mutex_);
-  Entry* entry = Find(uid);
+  JobEntry* entry = Find(uid);
   if (entry == nullptr) {
     if (job::IsTerminal(record.job().state()) &&
         job::FromTimestamp(record.job().expire_time()) + shared_.options.tombstone_ttl <=
@@ -280,7 +280,7 @@ void StoreShard::MarkLost(base::MonotonicTime since, const JobStore::Filter& fil
     if (missing_since <= since && filter(uid)) lost.push_back(uid);
   }
   for (const base::Uid& uid : lost) {
-    Entry& entry = entries_.at(uid);
+    JobEntry& entry = entries_.at(uid);
     entry.lost = true;
     ++shared_.lost_on_restart;
     Committed(entry);
@@ -292,20 +292,20 @@ bool StoreShard::AreResultOf(const JobRecord& record, const Artifacts& artifacts
                             &StoredArtifact::info);
 }
 
-StoreShard::Entry* StoreShard::Find(const base::Uid& uid) const {
+StoreShard::JobEntry* StoreShard::Find(const base::Uid& uid) const {
   const auto found = entries_.find(uid);
   return found == entries_.end() ? nullptr : &found->second;
 }
 
 // Returns nullptr when there is no room.
-StoreShard::Entry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, bool known) {
+StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, bool known) {
   const auto record_bytes = static_cast<std::int64_t>(record.ByteSizeLong());
   if (!shared_.records.Take(1)) return nullptr;
   if (!shared_.record_bytes.Take(record_bytes)) {
     shared_.records.GiveBack(1);
     return nullptr;
   }
-  Entry& entry = entries_.try_emplace(uid, uid).first->second;
+  JobEntry& entry = entries_.try_emplace(uid, uid).first->second;
   entry.record = std::move(record);
   entry.record_bytes = record_bytes;
   entry.known = known;
@@ -317,7 +317,7 @@ StoreShard::Entry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, b
 
 // Brings everything that follows from the record up to date. Call it after every change to the
 // record, to its bytes, or to what clients see of it.
-void StoreShard::Committed(Entry& entry) {
+void StoreShard::Committed(JobEntry& entry) {
   const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
   shared_.record_bytes.Force(record_bytes - entry.record_bytes);
   entry.record_bytes = record_bytes;
@@ -346,7 +346,7 @@ void StoreShard::Committed(Entry& entry) {
   if (entry.changed != nullptr) entry.changed->NotifyAll();
 }
 
-void StoreShard::NoteMissing(const Entry& entry) {
+void StoreShard::NoteMissing(const JobEntry& entry) {
   const bool missing = entry.phase == Phase::kEnded && entry.result == nullptr && !entry.lost &&
                        entry.record.job().state() == Job::SUCCEEDED;
   if (missing) {
@@ -356,7 +356,7 @@ void StoreShard::NoteMissing(const Entry& entry) {
   }
 }
 
-void StoreShard::SetPhase(Entry& entry) {
+void StoreShard::SetPhase(JobEntry& entry) {
   const Phase phase = PhaseOf(entry.record);
   const bool was_tombstone = IsTombstone(entry.phase);
   if (phase != entry.phase) {
@@ -389,7 +389,7 @@ void StoreShard::SetPhase(Entry& entry) {
 
 // Calls the `served` hook when what can be fetched has changed, and keeps the line of results that
 // may move to files.
-void StoreShard::ShowBytes(Entry& entry) {
+void StoreShard::ShowBytes(JobEntry& entry) {
   const Artifacts* const now = Servable(entry) ? entry.result.get() : nullptr;
   if (now != nullptr && entry.counted) {
     results_.Add(entry, entry.result_ticket, shared_);
@@ -401,7 +401,7 @@ void StoreShard::ShowBytes(Entry& entry) {
   if (shared_.hooks.served) shared_.hooks.served(entry.uid, now);
 }
 
-void StoreShard::Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts,
+void StoreShard::Attach(JobEntry& entry, std::shared_ptr<const Artifacts> artifacts,
                         std::int64_t bytes, bool counted) {
   ONEPIECE_CHECK(entry.result == nullptr);
   entry.result = std::move(artifacts);
@@ -411,7 +411,7 @@ void StoreShard::Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts
   if (!counted) shared_.spilled_bytes += bytes;
 }
 
-void StoreShard::GiveBytesBack(Entry& entry) {
+void StoreShard::GiveBytesBack(JobEntry& entry) {
   if (entry.counted) {
     shared_.result_bytes.GiveBack(entry.result_bytes);
     --shared_.results;
@@ -422,7 +422,7 @@ void StoreShard::GiveBytesBack(Entry& entry) {
   streamed_.Remove(entry.streamed_ticket);
 }
 
-void StoreShard::DropBytes(Entry& entry) {
+void StoreShard::DropBytes(JobEntry& entry) {
   if (entry.result == nullptr) return;
   GiveBytesBack(entry);
   entry.result = nullptr;
@@ -432,7 +432,7 @@ void StoreShard::DropBytes(Entry& entry) {
 }
 
 // Ends an open job whose result is here.
-void StoreShard::Succeed(Entry& entry) {
+void StoreShard::Succeed(JobEntry& entry) {
   auto& artifacts = *entry.record.mutable_job()->mutable_result()->mutable_artifacts();
   artifacts.Clear();
   for (const StoredArtifact& artifact : *entry.result) *artifacts.Add() = artifact.info;
@@ -441,7 +441,7 @@ void StoreShard::Succeed(Entry& entry) {
   Notify(entry, Change::kRecord);
 }
 
-void StoreShard::Erase(Entry& entry) {
+void StoreShard::Erase(JobEntry& entry) {
   // Keeps the bytes until ShowBytes has called the hook: peers may be reading them.
   const std::shared_ptr<const Artifacts> bytes = entry.result;
   DropBytes(entry);
@@ -461,7 +461,7 @@ void StoreShard::Erase(Entry& entry) {
   if (changed != nullptr) changed->NotifyAll();
 }
 
-void StoreShard::Notify(const Entry& entry, Change change) {
+void StoreShard::Notify(const JobEntry& entry, Change change) {
   if (shared_.hooks.changed) shared_.hooks.changed(entry.uid, change);
 }
 

@@ -131,8 +131,8 @@ class StoreShard {
   static HolderKey KeyOf(const v1::WorkHolder& holder) {
     return {holder.stage(), holder.from(), holder.node_id(), holder.incarnation()};
   }
-  struct Entry : Timer {  // The timer is due when Sweep has something to do for the job.
-    explicit Entry(const base::Uid& its_uid) : uid(its_uid) {}
+  struct JobEntry : Timer {  // The timer is due when Sweep has something to do for the job.
+    explicit JobEntry(const base::Uid& its_uid) : uid(its_uid) {}
 
     const base::Uid uid;
     v1::JobRecord record;  ///< Normalised.
@@ -158,55 +158,55 @@ class StoreShard {
   struct Line {
     explicit Line(std::atomic<std::uint64_t>& its_oldest) : oldest(its_oldest) {}
 
-    std::map<std::uint64_t, Entry*> entries;
+    std::map<std::uint64_t, JobEntry*> entries;
     std::atomic<std::uint64_t>& oldest;  ///< The first ticket, for readers without the lock.
 
-    void Add(Entry& entry, std::uint64_t& ticket, StoreShared& shared);
+    void Add(JobEntry& entry, std::uint64_t& ticket, StoreShared& shared);
     void Remove(std::uint64_t& ticket);
   };
 
-  Entry* Find(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Entry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false)
+  JobEntry* Find(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  JobEntry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Committed(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetPhase(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ShowBytes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void NoteMissing(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static bool Servable(const Entry& entry) {
+  void Committed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetPhase(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShowBytes(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteMissing(const JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool Servable(const JobEntry& entry) {
     return entry.result != nullptr && entry.phase == Phase::kEnded;
   }
-  static bool IsSeen(const Entry& entry, const Wanted& wanted);
+  static bool IsSeen(const JobEntry& entry, const Wanted& wanted);
   /// Returns whether these artifacts are those that the record names.
   static bool AreResultOf(const v1::JobRecord& record, const Artifacts& artifacts);
   static absl::Status JobUnknown(const base::Uid& uid, bool deleted);
-  void Attach(Entry& entry, std::shared_ptr<const Artifacts> artifacts, std::int64_t bytes,
+  void Attach(JobEntry& entry, std::shared_ptr<const Artifacts> artifacts, std::int64_t bytes,
               bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void DropBytes(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveBytesBack(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Succeed(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Erase(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Fail(Entry& entry, const std::string& reason, const std::string& message)
+  void DropBytes(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveBytesBack(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Succeed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Erase(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(JobEntry& entry, const std::string& reason, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void MarkFetched(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Expire(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MarkFetched(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Expire(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepTimers(const JobStore::IsAlive& is_alive);
-  void FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive)
+  void FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
-  void FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
+  void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Notify(const Entry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::JobRecord View(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  v1::Job PublicView(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckFetchable(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Notify(const JobEntry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobRecord View(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::Job PublicView(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFetchable(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   StoreShared& shared_;
   std::atomic<std::uint64_t> oldest_tombstone_{kNoTicket}, oldest_streamed_{kNoTicket};
   std::atomic<std::uint64_t> oldest_result_{kNoTicket};
   mutable base::Mutex mutex_;
-  mutable std::unordered_map<base::Uid, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  mutable std::unordered_map<base::Uid, JobEntry> entries_ ABSL_GUARDED_BY(mutex_);
   TimerWheel timers_ ABSL_GUARDED_BY(mutex_);
-  std::map<AgeKey, Entry*> by_age_ ABSL_GUARDED_BY(mutex_);
+  std::map<AgeKey, JobEntry*> by_age_ ABSL_GUARDED_BY(mutex_);
   std::set<base::Uid> open_ ABSL_GUARDED_BY(mutex_);  ///< Phase::kOpen.
   /// Succeeded jobs whose bytes are not here and that are not marked lost, and since when.
   std::unordered_map<base::Uid, base::MonotonicTime> missing_ ABSL_GUARDED_BY(mutex_);

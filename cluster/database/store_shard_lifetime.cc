@@ -22,7 +22,7 @@ std::string Died(const v1::WorkHolder& holder) {
 
 void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr || !Servable(*entry)) return;
   entry->streamed.insert(artifact);
   if (entry->counted && entry->streamed.size() >= entry->result->size()) {
@@ -32,7 +32,7 @@ void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact)
 
 absl::StatusOr<Job> StoreShard::Acknowledge(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   if (entry->phase != Phase::kFetched) {
     if (absl::Status status = CheckFetchable(*entry); !status.ok()) return status;
@@ -43,7 +43,7 @@ absl::StatusOr<Job> StoreShard::Acknowledge(const base::Uid& uid) {
 
 absl::Status StoreShard::Delete(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   if (entry->record.deleted()) return JobUnknown(uid, true);
   if (!job::IsTerminal(entry->record.job().state())) {
@@ -67,7 +67,7 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
     const std::vector<Timer*> due = timers_.Advance(shared_.clock.WallNow(), kJobsAtOnce);
     seen = due.size();
     for (Timer* timer : due) {
-      Entry& entry = *static_cast<Entry*>(timer);
+      JobEntry& entry = *static_cast<JobEntry*>(timer);
       if (entry.phase == Phase::kOpen) {
         FailOverdue(entry, is_alive);
       } else if (entry.phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED) {
@@ -85,7 +85,7 @@ bool StoreShard::ExpireResults() {
   const std::vector<Timer*> due =
       timers_.Advance(shared_.clock.WallNow(), std::numeric_limits<std::size_t>::max());
   for (Timer* timer : due) {
-    Entry& entry = *static_cast<Entry*>(timer);
+    JobEntry& entry = *static_cast<JobEntry*>(timer);
     if (Servable(entry) && entry.counted) {
       Expire(entry);
       any = true;
@@ -96,7 +96,7 @@ bool StoreShard::ExpireResults() {
   return any;
 }
 
-void StoreShard::FailOverdue(Entry& entry, const JobStore::IsAlive& is_alive) {
+void StoreShard::FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive) {
   const std::vector<const v1::WorkHolder*> holders = job::LiveHolders(entry.record);
   if (holders.empty()) {
     return Fail(entry, "LOST", "no instance had taken the job when its deadline passed");
@@ -124,7 +124,7 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
   }
 }
 
-void StoreShard::FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive,
+void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive,
                                 base::MonotonicTime now) {
   if (entry.held) return;  // Its work is done: the result is here.
   std::map<HolderKey, base::MonotonicTime> missing;
@@ -140,7 +140,7 @@ void StoreShard::FailIfOrphaned(Entry& entry, const JobStore::IsAlive& is_alive,
   if (!lost.empty()) Fail(entry, "LOST", lost);
 }
 
-void StoreShard::Fail(Entry& entry, const std::string& reason, const std::string& message) {
+void StoreShard::Fail(JobEntry& entry, const std::string& reason, const std::string& message) {
   if (job::IsTerminal(entry.record.job().state())) return;
   v1::JobError& error = *entry.record.mutable_job()->mutable_error();
   error.set_reason(reason);
@@ -152,13 +152,13 @@ void StoreShard::Fail(Entry& entry, const std::string& reason, const std::string
   Notify(entry, Change::kRecord);
 }
 
-void StoreShard::MarkFetched(Entry& entry) {
+void StoreShard::MarkFetched(JobEntry& entry) {
   entry.record.mutable_job()->mutable_result()->set_fetched(true);
   Committed(entry);
   Notify(entry, Change::kRecord);
 }
 
-void StoreShard::Expire(Entry& entry) {
+void StoreShard::Expire(JobEntry& entry) {
   entry.record.mutable_job()->set_state(Job::EXPIRED);
   ++shared_.expired;
   Committed(entry);
@@ -185,7 +185,7 @@ std::optional<base::Uid> StoreShard::OldestResult() const {
 
 bool StoreShard::Replace(const base::Uid& uid, Artifacts artifacts, bool counted) {
   const base::MutexLock lock(mutex_);
-  Entry* const entry = Find(uid);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr || !Servable(*entry) || !AreResultOf(entry->record, artifacts)) return false;
   // Keeps the old bytes until ShowBytes has called the hook: peers may be reading them.
   const std::shared_ptr<const Artifacts> before = entry->result;

@@ -29,7 +29,7 @@ absl::Status NotFetchable(std::string_view reason, const Job& job, std::string_v
 
 absl::StatusOr<JobRecord> StoreShard::Get(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
-  const Entry* const entry = Find(uid);
+  const JobEntry* const entry = Find(uid);
   if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
   return View(*entry);
 }
@@ -37,7 +37,7 @@ absl::StatusOr<JobRecord> StoreShard::Get(const base::Uid& uid) const {
 absl::StatusOr<StoredArtifact> StoreShard::FindArtifact(const base::Uid& uid,
                                                         const std::string& name) const {
   const base::MutexLock lock(mutex_);
-  const Entry* const entry = Find(uid);
+  const JobEntry* const entry = Find(uid);
   if (entry == nullptr) return JobUnknown(uid, false);
   ONEPIECE_RETURN_IF_ERROR(CheckFetchable(*entry));
   if (entry->result == nullptr) {
@@ -56,7 +56,7 @@ absl::StatusOr<StoredArtifact> StoreShard::FindArtifact(const base::Uid& uid,
 
 std::shared_ptr<const Artifacts> StoreShard::FindResult(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
-  const Entry* const entry = Find(uid);
+  const JobEntry* const entry = Find(uid);
   return entry == nullptr ? nullptr : entry->result;
 }
 
@@ -65,32 +65,32 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
                                                              base::MonotonicTime deadline,
                                                              std::stop_token stop) {
   base::MutexLock lock(mutex_);
-  Entry* const found = Find(uid);
+  JobEntry* const found = Find(uid);
   if (found == nullptr) return JobUnknown(uid, false);
   if (found->changed == nullptr) found->changed = std::make_shared<base::CondVar>();
   const std::shared_ptr<base::CondVar> changed = found->changed;
   // While this call waits, the job may be forgotten and added again with a smaller revision. Then
   // the entry is another one, which the condition variable tells apart.
-  const auto entry_now = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const Entry* {
-    const Entry* const entry = Find(uid);
+  const auto entry_now = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const JobEntry* {
+    const JobEntry* const entry = Find(uid);
     return entry != nullptr && entry->changed == changed ? entry : nullptr;
   };
   const auto has_moved = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const Entry* const entry = entry_now();
+    const JobEntry* const entry = entry_now();
     return entry == nullptr || entry->record.deleted() || entry->revision > after;
   };
   if (!shared_.clock.WaitUntil(*changed, lock, stop, deadline, has_moved)) {
     return stop.stop_requested() ? absl::CancelledError("stopped waiting")
                                  : absl::DeadlineExceededError("the job did not change in time");
   }
-  const Entry* const entry = entry_now();
+  const JobEntry* const entry = entry_now();
   if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
   return JobStore::Revision{PublicView(*entry), entry->revision};
 }
 
 std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
-  const Entry* const entry = Find(uid);
+  const JobEntry* const entry = Find(uid);
   return entry == nullptr ? std::nullopt : std::optional(entry->record);
 }
 
@@ -106,12 +106,12 @@ std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit
 
 std::optional<Job> StoreShard::Seen(const base::Uid& uid, const Wanted& wanted) const {
   const base::MutexLock lock(mutex_);
-  const Entry* const entry = Find(uid);
+  const JobEntry* const entry = Find(uid);
   if (entry == nullptr || !IsSeen(*entry, wanted)) return std::nullopt;
   return PublicView(*entry);
 }
 
-bool StoreShard::IsSeen(const Entry& entry, const Wanted& wanted) {
+bool StoreShard::IsSeen(const JobEntry& entry, const Wanted& wanted) {
   return entry.phase != Phase::kDeleted &&
          wanted(entry.record.job(), entry.lost ? Job::FAILED : job::PublicState(entry.record));
 }
@@ -124,7 +124,7 @@ void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit
     auto it = by_age_.upper_bound(last);
     for (seen = 0; seen < kRowsAtOnce && it != by_age_.end(); ++seen, ++it) {
       last = it->first;
-      const Entry& entry = *it->second;
+      const JobEntry& entry = *it->second;
       if (!filter(entry.uid)) continue;
       // Tombstones are left out, because each instance forgets its own at another time.
       if (entry.phase > Phase::kEnded) continue;
@@ -143,7 +143,7 @@ absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
                          std::move(metadata));
 }
 
-JobRecord StoreShard::View(const Entry& entry) const {
+JobRecord StoreShard::View(const JobEntry& entry) const {
   JobRecord record = entry.record;
   record.set_has_bytes(Servable(entry));
   if (!entry.lost) return record;
@@ -154,11 +154,11 @@ JobRecord StoreShard::View(const Entry& entry) const {
   return record;
 }
 
-Job StoreShard::PublicView(const Entry& entry) const {
+Job StoreShard::PublicView(const JobEntry& entry) const {
   return job::PublicJob(entry.lost ? View(entry) : entry.record);
 }
 
-absl::Status StoreShard::CheckFetchable(const Entry& entry) const {
+absl::Status StoreShard::CheckFetchable(const JobEntry& entry) const {
   const Job& job = entry.record.job();
   if (entry.lost) return NotFetchable(kLostOnRestart, job, kWhyLost);
   switch (entry.phase) {

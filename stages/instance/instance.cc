@@ -28,9 +28,9 @@ v1::InstanceConfig WithDefaults(v1::InstanceConfig config) {
   return config;
 }
 
-runtime::RequestScheduler::Options SchedulerOptions(const v1::InstanceConfig& config,
-                                                    const Drain& drain) {
-  runtime::RequestScheduler::Options options;
+runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& config,
+                                                  const Drain& drain) {
+  runtime::RequestSchedulerOptions options;
   options.hand_over = [&drain] { return drain.orders().hand_over; };
   if (config.max_queued_jobs() > 0)
     options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());

@@ -62,7 +62,7 @@ void WorkIntake::TakeIn(node::Received received) {
     // The sender's routing table is out of date.
     return parts_.deliver.Submit({std::move(item), {}, runtime::WrongStage(), {}});
   }
-  using PushResult = runtime::RequestScheduler::Admission;
+  using runtime::PushResult;
   const auto table = parts_.view.routing();
   const auto pushed =
       parts_.scheduler.Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));

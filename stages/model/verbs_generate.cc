@@ -15,7 +15,7 @@
 #include "cluster/workflow/parameter_check.h"
 #include "cluster/workflow/workflow_check.h"
 #include "stages/model/verbs.h"
-#include "stages/runtime/fused_pipeline.h"
+#include "stages/runtime/fused_workflow.h"
 #include "stages/runtime/plugin_stages.h"
 
 namespace onepiece::model {
@@ -43,11 +43,11 @@ absl::StatusOr<v1::Workflow> LoadWorkflow(const GenerateArguments& arguments) {
   return workflow;
 }
 
-absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow,
-                                                    const std::string& model_root) {
+absl::StatusOr<runtime::FusedWorkflow> LoadFused(const v1::Workflow& workflow,
+                                                 const std::string& model_root) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string plugin_dir, local::PluginDir());
   const workflow::Graph graph(workflow);
-  std::vector<runtime::FusedPipeline::StagePlan> stages;
+  std::vector<runtime::FusedWorkflow::StagePlan> stages;
   for (const auto& spec : workflow.stages()) {
     runtime::StageAssignment stage;
     stage.stage = spec.stage();
@@ -59,7 +59,7 @@ absl::StatusOr<runtime::FusedPipeline> LoadPipeline(const v1::Workflow& workflow
     const auto predecessors = graph.Predecessors(spec.stage());
     stages.push_back({std::move(stage), {predecessors.begin(), predecessors.end()}});
   }
-  return runtime::FusedPipeline::Load(stages, runtime::StagesFromPlugins(plugin_dir));
+  return runtime::FusedWorkflow::Load(stages, runtime::StagesFromPlugins(plugin_dir));
 }
 
 terminal::Json ArtifactDocument(const message::Artifact& artifact) {
@@ -98,8 +98,8 @@ std::vector<message::Artifact> TakeArtifacts(terminal::JobInputs inputs) {
   return artifacts;
 }
 
-absl::StatusOr<runtime::FusedPipeline::Result> Compute(const terminal::Output& output,
-                                                       const GenerateArguments& arguments) {
+absl::StatusOr<runtime::FusedWorkflow::RunResult> Compute(const terminal::Output& output,
+                                                          const GenerateArguments& arguments) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Workflow workflow, LoadWorkflow(arguments));
   ONEPIECE_ASSIGN_OR_RETURN(const google::protobuf::Struct given, arguments.job.Parameters());
   ONEPIECE_ASSIGN_OR_RETURN(const message::Parameters parameters,
@@ -110,13 +110,13 @@ absl::StatusOr<runtime::FusedPipeline::Result> Compute(const terminal::Output& o
   if (model_root.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(model_root, local::ResourcePath("models"));
   }
-  ONEPIECE_ASSIGN_OR_RETURN(runtime::FusedPipeline pipeline, LoadPipeline(workflow, model_root));
+  ONEPIECE_ASSIGN_OR_RETURN(runtime::FusedWorkflow fused, LoadFused(workflow, model_root));
   const double limit_s = arguments.job.deadline_s > 0        ? arguments.job.deadline_s
                          : workflow.default_deadline_s() > 0 ? workflow.default_deadline_s()
                                                              : 600;
   const base::Duration limit = base::FromSeconds(limit_s);
   terminal::ProgressBar bar(output);
-  return pipeline.Run(
+  return fused.Run(
       parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().WallNow() + limit,
       [&](const std::string& stage, int stage_index, int step, int steps) {
         const double done = stage_index + (steps > 0 ? static_cast<double>(step) / steps : 0);

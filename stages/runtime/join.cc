@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> bra
 absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
                                                        std::span<const std::string> predecessors) {
   const message::Header header = part.message.header;
-  const Key key(header.uid, header.stage);
+  const JoinKey key(header.uid, header.stage);
   auto join = joins_.find(key);
   if (std::ranges::count(predecessors, header.from) == 0) {
     if (join != joins_.end()) Erase(join);
@@ -50,7 +50,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   }
   const std::size_t part_bytes = BytesOf(part);
   if (join == joins_.end()) {
-    if (joins_.size() >= options_.max_joins || bytes_ + part_bytes > options_.max_bytes) {
+    if (joins_.size() >= limits_.max_joins || bytes_ + part_bytes > limits_.max_bytes) {
       return base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL",
                              "as many jobs wait here for a branch as may");
     }

@@ -29,25 +29,26 @@ struct Branch {
 /// both stages.
 absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches);
 
-/// The parts that have come of joins that are not complete. Pure: the time is passed in.
+/// Bounds of a JoinTable. A part of a join that is there already is always taken, even beyond them:
+/// it can complete the join, which frees memory.
+struct JoinLimits {
+  std::size_t max_joins = 4096;
+  std::size_t max_bytes = std::size_t{2} << 30;
+};
+
+/// Holds the parts of joins that are not complete. Pure: the time is passed in.
 ///
-/// Ownership: Owns the parts.
-/// Threading: Externally synchronised (by RequestScheduler).
+/// Ownership: owns the parts.
+/// Threading: externally synchronised (by RequestScheduler).
 class JoinTable {
  public:
-  /// Bounds of what is held. A part that completes a join, or goes to one that is there, is always
-  /// taken: refusing it would lose the job for want of what would free memory.
-  struct Options {
-    std::size_t max_joins = 4096;
-    std::size_t max_bytes = std::size_t{2} << 30;
-  };
   /// A join that was given up.
   struct Lost {
     message::Header header;  ///< Of one of its parts.
     absl::Status why;  ///< DEADLINE_EXCEEDED (BRANCH_LOST), naming the stages that are missing.
   };
 
-  explicit JoinTable(Options options) : options_(options) {}
+  explicit JoinTable(JoinLimits limits) : limits_(limits) {}
 
   /// Takes what `part.message.header.from` made for header.stage. Once every predecessor's part is
   /// there, returns the work: the header of the part that came last, the largest attempt, the
@@ -69,17 +70,17 @@ class JoinTable {
   [[nodiscard]] std::uint64_t duplicates() const { return duplicates_; }
 
  private:
-  using Key = std::pair<base::Uid, std::string>;  // Job and stage.
+  using JoinKey = std::pair<base::Uid, std::string>;  // Job and stage.
   struct Join {
     std::vector<std::string> predecessors;
     std::map<std::string, WorkItem> parts;  // By the stage that made them.
     base::WallTime give_up{};
   };
-  using Joins = std::map<Key, Join>;
+  using Joins = std::map<JoinKey, Join>;
 
   Joins::iterator Erase(Joins::iterator join);
 
-  const Options options_;
+  const JoinLimits limits_;
   Joins joins_;
   std::size_t bytes_ = 0;
   std::uint64_t duplicates_ = 0;

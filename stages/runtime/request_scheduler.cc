@@ -115,8 +115,8 @@ std::size_t IndividualMode::bytes() const {
   return sum;
 }
 
-RequestScheduler::RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
-                                   base::Clock& clock)
+RequestScheduler::RequestScheduler(RequestSchedulerOptions options,
+                                   std::unique_ptr<SchedulingStrategy> strategy, base::Clock& clock)
     : options_(options), clock_(clock), strategy_(std::move(strategy)), joins_(options.joins) {}
 
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
@@ -128,30 +128,30 @@ bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicT
   return clock_.WaitUntil(changed_, lock, stop, deadline, has_room);
 }
 
-absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Push(
-    WorkItem item, std::span<const std::string> predecessors) {
+absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
+                                                  std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
   const base::MutexLock lock(mutex_);
-  if (cancelled_.contains(header.uid)) return Admission::kCancelled;
+  if (cancelled_.contains(header.uid)) return PushResult::kCancelled;
   if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.from, header.attempt),
                 options_.remembered)) {
     ++duplicates_;
-    return Admission::kDuplicate;
+    return PushResult::kDuplicate;
   }
-  if (closed_) return Admission::kClosed;
+  if (closed_) return PushResult::kClosed;
   return Enqueue(std::move(item), predecessors);
 }
 
-absl::StatusOr<RequestScheduler::Admission> RequestScheduler::Enqueue(
-    WorkItem item, std::span<const std::string> predecessors) {
+absl::StatusOr<PushResult> RequestScheduler::Enqueue(WorkItem item,
+                                                     std::span<const std::string> predecessors) {
   if (predecessors.size() > 1 && item.parts.empty()) {
     ONEPIECE_ASSIGN_OR_RETURN(auto joined, joins_.Add(std::move(item), predecessors));
-    if (!joined.has_value()) return Admission::kHeld;
+    if (!joined.has_value()) return PushResult::kHeld;
     item = *std::move(joined);
   }
   strategy_->Push(std::move(item));
   changed_.NotifyAll();
-  return Admission::kQueued;
+  return PushResult::kQueued;
 }
 
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,

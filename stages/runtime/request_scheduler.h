@@ -83,27 +83,29 @@ class IndividualMode final : public SchedulingStrategy {
   std::uint64_t next_number_ = 0;
 };
 
+struct RequestSchedulerOptions {
+  std::size_t max_queued = 64;
+  std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
+  std::size_t remembered = 4096;  ///< Items and cancelled jobs that are recognised later.
+  JoinLimits joins = {};
+  /// Returns whether work is to end at its next step boundary and go on elsewhere; empty: no.
+  /// Called at step boundaries, on the workers' threads.
+  std::function<bool()> hand_over = {};
+};
+
+/// What became of an item that was pushed.
+enum class PushResult : std::uint8_t {
+  kQueued,
+  kHeld,       ///< It waits for the job's other branches.
+  kDuplicate,  ///< It was pushed before, and is dropped.
+  kCancelled,  ///< Its job was cancelled, and it is dropped.
+  kClosed      ///< It was not taken, because the scheduler is closed.
+};
+
 /// Thread-safe. Waiting calls end at their deadline or when their stop token is triggered.
 class RequestScheduler {
  public:
-  struct Options {
-    std::size_t max_queued = 64;
-    std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
-    std::size_t remembered = 4096;  ///< Items and cancelled jobs recognised when they come again.
-    JoinTable::Options joins = {};
-    /// Whether work shall end at its next step boundary and go on elsewhere; empty: no. Asked at
-    /// step boundaries, on the workers' threads.
-    std::function<bool()> hand_over = {};
-  };
-  enum class Admission : std::uint8_t {
-    kQueued,
-    kHeld,  ///< Waits for the job's other branches.
-    kDuplicate,
-    kCancelled,
-    kClosed  ///< After Close: not taken.
-  };
-
-  RequestScheduler(Options options, std::unique_ptr<SchedulingStrategy> strategy,
+  RequestScheduler(RequestSchedulerOptions options, std::unique_ptr<SchedulingStrategy> strategy,
                    base::Clock& clock);
 
   /// Waits until Push would stay within the bounds.
@@ -111,7 +113,7 @@ class RequestScheduler {
   /// Queues an item; a second item of the same (uid, stage, from, attempt) and those of cancelled
   /// jobs are dropped and counted. With several `predecessors` of its stage the item is one branch,
   /// and what is queued is the join of all. Errors, of the job: those of JoinTable::Add.
-  absl::StatusOr<Admission> Push(WorkItem item, std::span<const std::string> predecessors = {});
+  absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
   /// Waits for an item; whoever gets it says Done when he has let go of it.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
   /// An item of this application was computed for so long; nullopt: not at all.
@@ -132,8 +134,8 @@ class RequestScheduler {
   /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
-  /// After Close, or while Options::hand_over says so, of a job that nobody cancelled: its work
-  /// shall go on elsewhere if it can.
+  /// Returns whether the job's work is to go on elsewhere if it can: after Close, or while
+  /// RequestSchedulerOptions::hand_over says so, unless the job was cancelled.
   [[nodiscard]] bool HandsOver(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
   /// Items queued, or given out and not yet done, and jobs that wait for a branch.
@@ -146,10 +148,10 @@ class RequestScheduler {
   using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
 
   // Into the queue, or to the other branches.
-  absl::StatusOr<Admission> Enqueue(WorkItem item, std::span<const std::string> predecessors)
+  absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const Options options_;
+  const RequestSchedulerOptions options_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;

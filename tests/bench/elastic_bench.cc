@@ -27,7 +27,7 @@ struct Load {
   double load;        ///< Device seconds offered per device second.
   double duration_s;  ///< A day, where the load changes over one.
 };
-// What the fused pipeline just takes with all devices.
+// What the fused workflow just takes with all devices.
 constexpr Load kLoads[] = {
     {"steady", "poisson", 0.6, 6 * 3600},
     {"diurnal", "diurnal", 0.4, 24 * 3600},
@@ -162,7 +162,7 @@ absl::StatusOr<BenchReport> RunSimulatedElasticBench(
   BenchReport report;
   for (const Load& load : kLoads) {
     ONEPIECE_ASSIGN_OR_RETURN(const std::vector<Trial> trials, MakeTrials(load, apart, settings));
-    say(absl::StrCat(load.name, ": the fewest GPUs for the fused pipeline"));
+    say(absl::StrCat(load.name, ": the fewest GPUs for the fused workflow"));
     ONEPIECE_ASSIGN_OR_RETURN(const Way monolithic, Fixed(fused, trials));
     say(absl::StrCat(load.name, ": the fewest GPUs for stages that stay where they are"));
     ONEPIECE_ASSIGN_OR_RETURN(const Way fixed, Fixed(apart, trials));

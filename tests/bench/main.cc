@@ -76,7 +76,7 @@ void AddElastic(CLI::App& app, terminal::Output& output) {
   const auto arguments = std::make_shared<ElasticArguments>();
   CLI::App* elastic = app.add_subcommand(
       "elastic",
-      "Device seconds reserved per job: stages on instances that move, against the fused pipeline "
+      "Device seconds reserved per job: stages on instances that move, against the fused workflow "
       "and stages that stay; simulated, then in embedded clusters; takes a quarter of an hour");
   CLI::Option* sim = elastic->add_flag("--sim", arguments->sim, "The simulated rows only");
   elastic->add_flag("--cluster", arguments->cluster, "The rows of embedded clusters only")

@@ -146,12 +146,12 @@ class RequestSchedulerTest : public QObject {
       item.message.header.deadline = base::WallTime(std::chrono::hours(24 * 365 * 100));
       return item;
     };
-    QVERIFY(*f.scheduler.Push(part("text"), both) == RequestScheduler::Admission::kHeld);
+    QVERIFY(*f.scheduler.Push(part("text"), both) == PushResult::kHeld);
     auto parts = f.scheduler.TakeJoins([](const message::Header&) { return true; });
     QVERIFY(*f.scheduler.Return(std::move(parts.at(0)), both));
     QCOMPARE(f.scheduler.joins(), std::size_t{1});
     QVERIFY(!f.Pop().has_value());
-    QVERIFY(*f.scheduler.Push(part("image"), both) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(part("image"), both) == PushResult::kQueued);
     auto whole = f.Pop();
     QCOMPARE(whole->parts.size(), std::size_t{2});
     // What has been joined is work as it is.
@@ -180,11 +180,11 @@ class RequestSchedulerTest : public QObject {
   void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {
     Fixture f;
     const auto uid = base::Uid::GenerateRandom();
-    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == PushResult::kQueued);
     QVERIFY(f.Pop().has_value());
-    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == PushResult::kDuplicate);
     QCOMPARE(f.scheduler.duplicates(), std::uint64_t{1});
-    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == PushResult::kQueued);
   }
 
   void Cancel_RemovesQueuedWorkAndRefusesLaterWork() {
@@ -196,7 +196,7 @@ class RequestSchedulerTest : public QObject {
     f.scheduler.Cancel(uid);
     QVERIFY(f.scheduler.IsCancelled(uid));
     QCOMPARE(f.scheduler.queued(), std::size_t{1});
-    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == RequestScheduler::Admission::kCancelled);
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 1)) == PushResult::kCancelled);
     QVERIFY(f.Pop()->message.header.uid == other);
   }
 
@@ -235,9 +235,9 @@ class RequestSchedulerTest : public QObject {
     WorkItem text = Item(uid), image = Item(uid);
     text.message.header.from = "text";
     image.message.header.from = "image";
-    QVERIFY(*f.scheduler.Push(text) == RequestScheduler::Admission::kQueued);
-    QVERIFY(*f.scheduler.Push(image) == RequestScheduler::Admission::kQueued);
-    QVERIFY(*f.scheduler.Push(text) == RequestScheduler::Admission::kDuplicate);
+    QVERIFY(*f.scheduler.Push(text) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(image) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(text) == PushResult::kDuplicate);
   }
 
   void Push_HoldsABranchUntilTheOthersCome() {
@@ -253,21 +253,19 @@ class RequestSchedulerTest : public QObject {
     const auto second = base::Uid::GenerateRandom();
     const auto cancelled = base::Uid::GenerateRandom();
     for (const auto& uid : {first, second, cancelled})
-      QVERIFY(*f.scheduler.Push(part(uid, "text"), both) == RequestScheduler::Admission::kHeld);
+      QVERIFY(*f.scheduler.Push(part(uid, "text"), both) == PushResult::kHeld);
     QCOMPARE(f.scheduler.joins(), std::size_t{3});
     // What waits for a branch must not keep it out.
     QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now()));
     QVERIFY(!f.Pop().has_value());
     f.scheduler.Cancel(cancelled);
     QCOMPARE(f.scheduler.joins(), std::size_t{2});
-    QVERIFY(*f.scheduler.Push(part(cancelled, "image"), both) ==
-            RequestScheduler::Admission::kCancelled);
-    QVERIFY(*f.scheduler.Push(part(second, "image"), both) == RequestScheduler::Admission::kQueued);
+    QVERIFY(*f.scheduler.Push(part(cancelled, "image"), both) == PushResult::kCancelled);
+    QVERIFY(*f.scheduler.Push(part(second, "image"), both) == PushResult::kQueued);
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
     QVERIFY(f.Pop()->message.header.uid == second);
     // A late second copy of a branch begins no join that nobody would complete.
-    QVERIFY(*f.scheduler.Push(part(second, "text"), both) ==
-            RequestScheduler::Admission::kDuplicate);
+    QVERIFY(*f.scheduler.Push(part(second, "text"), both) == PushResult::kDuplicate);
     QCOMPARE(f.scheduler.joins(), std::size_t{1});
     QVERIFY(f.scheduler.Close().empty());
     const auto left = f.scheduler.TakeJoins([](const message::Header&) { return true; });
@@ -283,9 +281,8 @@ class RequestSchedulerTest : public QObject {
     QCOMPARE(left.size(), std::size_t{1});
     QVERIFY(left[0].message.header.uid == uid);
     QVERIFY(f.scheduler.IsCancelled(base::Uid::GenerateRandom()));
-    QVERIFY(*f.scheduler.Push(Item(base::Uid::GenerateRandom())) ==
-            RequestScheduler::Admission::kClosed);
-    QVERIFY(*f.scheduler.Push(Item(uid)) == RequestScheduler::Admission::kDuplicate);
+    QVERIFY(*f.scheduler.Push(Item(base::Uid::GenerateRandom())) == PushResult::kClosed);
+    QVERIFY(*f.scheduler.Push(Item(uid)) == PushResult::kDuplicate);
   }
 
   void Pop_EndsWhenStopped() {

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "stages/runtime/fused_pipeline.h"
+#include "stages/runtime/fused_workflow.h"
 #include "stages/runtime/result_deliver.h"
 #include "tests/test_main.h"
 
@@ -694,7 +694,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(std::ranges::count(seen, 1), 2);
   }
 
-  void FusedPipeline_PassesOutputsOnAndReportsStages() {
+  void FusedWorkflow_PassesOutputsOnAndReportsStages() {
     Fixture f;
     int calls = 0;
     f.script.run =
@@ -704,7 +704,7 @@ class TaskManagerTest : public QObject {
       return std::vector{message::BytesArtifact("out", "", "a"),
                          message::BytesArtifact("in", "", "b")};
     };
-    auto stages = FusedPipeline::Load({{Echo(), {}}}, f.Source());
+    auto stages = FusedWorkflow::Load({{Echo(), {}}}, f.Source());
     QVERIFY(stages.ok());
     const auto missing =
         stages->Run({}, {}, f.clock.WallNow() + std::chrono::hours(24 * 36500), {});
@@ -716,7 +716,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(calls, 1);
   }
 
-  void FusedPipeline_GivesEachStageWhatItsPredecessorsMade() {
+  void FusedWorkflow_GivesEachStageWhatItsPredecessorsMade() {
     std::vector<std::string> seen;
     const TaskManager::StageSource source =
         [&](const std::string&,
@@ -724,16 +724,16 @@ class TaskManagerTest : public QObject {
       return std::make_unique<ListingStage>(name, seen);
     };
     const auto plan = [](const std::string& name, std::vector<std::string> predecessors) {
-      return FusedPipeline::StagePlan{{.stage = name, .plugin = "p", .load = {}, .workers = 1},
+      return FusedWorkflow::StagePlan{{.stage = name, .plugin = "p", .load = {}, .workers = 1},
                                       std::move(predecessors)};
     };
-    const std::vector<FusedPipeline::StagePlan> diamond = {plan("read", {}), plan("text", {"read"}),
+    const std::vector<FusedWorkflow::StagePlan> diamond = {plan("read", {}), plan("text", {"read"}),
                                                            plan("image", {"read"}),
                                                            plan("paint", {"text", "image"})};
-    auto pipeline = FusedPipeline::Load(diamond, source);
-    QVERIFY(pipeline.ok());
+    auto workflow = FusedWorkflow::Load(diamond, source);
+    QVERIFY(workflow.ok());
     const auto far = base::SystemClock().WallNow() + std::chrono::hours(1);
-    const auto result = pipeline->Run({}, {}, far, {});
+    const auto result = workflow->Run({}, {}, far, {});
     QVERIFY2(result.ok(), base::Message(result.status()).c_str());
     QCOMPARE(seen,
              (std::vector<std::string>{"read:", "text: read", "image: read", "paint: text image"}));
@@ -742,7 +742,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(result->times.size(), std::size_t{4});
 
     // A short cut brings the same artifact again: no stage may guess which one was meant.
-    auto clash = FusedPipeline::Load(
+    auto clash = FusedWorkflow::Load(
         {plan("read", {}), plan("same", {"read"}), plan("paint", {"read", "same"})}, source);
     QCOMPARE(base::GetReason(clash->Run({}, {}, far, {}).status()).reason,
              std::string("ARTIFACT_TWICE"));

@@ -17,7 +17,7 @@
 namespace onepiece::runtime {
 
 /// Owns the loaded stages. Thread-confined.
-class FusedPipeline {
+class FusedWorkflow {
  public:
   /// Called at every step: stage name, its place in the workflow (0-based), step of steps.
   using Progress =
@@ -26,7 +26,7 @@ class FusedPipeline {
     std::string stage;
     base::Duration compute{};
   };
-  struct Result {
+  struct RunResult {
     std::vector<message::Artifact> artifacts;  ///< Of the last stage.
     std::vector<StageTime> times;
   };
@@ -38,15 +38,15 @@ class FusedPipeline {
 
   /// Loads every stage, in the order of the workflow.
   /// Errors: those of `source` and of Stage::Load.
-  static absl::StatusOr<FusedPipeline> Load(const std::vector<StagePlan>& stages,
+  static absl::StatusOr<FusedWorkflow> Load(const std::vector<StagePlan>& stages,
                                             const TaskManager::StageSource& source);
 
   /// Runs one job through all stages; entrances get `inputs`, the files that it brings. Blocks for
   /// the whole computation.
   /// Errors: those of the stages and of Unite.
-  absl::StatusOr<Result> Run(const message::Parameters& parameters,
-                             const std::vector<message::Artifact>& inputs, base::WallTime deadline,
-                             const Progress& progress);
+  absl::StatusOr<RunResult> Run(const message::Parameters& parameters,
+                                const std::vector<message::Artifact>& inputs,
+                                base::WallTime deadline, const Progress& progress);
 
  private:
   struct Loaded {

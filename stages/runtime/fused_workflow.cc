@@ -1,4 +1,4 @@
-#include "stages/runtime/fused_pipeline.h"
+#include "stages/runtime/fused_workflow.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,20 +9,20 @@
 
 namespace onepiece::runtime {
 
-absl::StatusOr<FusedPipeline> FusedPipeline::Load(const std::vector<StagePlan>& stages,
+absl::StatusOr<FusedWorkflow> FusedWorkflow::Load(const std::vector<StagePlan>& stages,
                                                   const TaskManager::StageSource& source) {
-  FusedPipeline pipeline;
+  FusedWorkflow workflow;
   for (const auto& [assignment, predecessors] : stages) {
     ONEPIECE_ASSIGN_OR_RETURN(auto stage, source(assignment.plugin, assignment.stage));
     ONEPIECE_RETURN_IF_ERROR(
         base::Annotate(stage->Load(assignment.load), "stage " + assignment.stage));
-    pipeline.stages_.push_back({assignment.stage, predecessors, std::move(stage)});
+    workflow.stages_.push_back({assignment.stage, predecessors, std::move(stage)});
   }
-  return pipeline;
+  return workflow;
 }
 
 // What the stage's predecessors made; drops what no later stage takes.
-absl::StatusOr<std::vector<message::Artifact>> FusedPipeline::TakeInputs(std::size_t index,
+absl::StatusOr<std::vector<message::Artifact>> FusedWorkflow::TakeInputs(std::size_t index,
                                                                          Outputs& outputs) const {
   std::vector<Branch> branches;
   for (const std::string& from : stages_[index].predecessors)
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<message::Artifact>> FusedPipeline::TakeInputs(std::si
   return inputs;
 }
 
-absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(
+absl::StatusOr<FusedWorkflow::RunResult> FusedWorkflow::Run(
     const message::Parameters& parameters, const std::vector<message::Artifact>& inputs,
     base::WallTime deadline, const Progress& progress) {
   base::Clock& clock = base::SystemClock();
@@ -45,7 +45,7 @@ absl::StatusOr<FusedPipeline::Result> FusedPipeline::Run(
   message.header.uid = base::Uid::GenerateRandom();
   message.header.deadline = deadline;
   message.parameters = parameters;
-  Result result;
+  RunResult result;
   Outputs outputs;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const std::string& name = stages_[i].name;
