@@ -361,8 +361,7 @@ void AntiEntropy::Run(const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       Schedule(*peer, CompareWith(*peer));
     }
-    base::MutexLock lock(mutex_);
-    clock_.WaitUntil(wake_, lock, stop, clock_.Now() + base::Scaled(kTick), [] { return false; });
+    clock_.Pause(stop, base::Scaled(kTick));
   }
 }
 

@@ -134,7 +134,6 @@ class AntiEntropy {
   Replicator& replicator_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  base::CondVar wake_;
   // As of the last look at the routing.
   std::vector<std::string> databases_ ABSL_GUARDED_BY(mutex_);
   // Databases in the routing.

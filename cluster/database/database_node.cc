@@ -258,9 +258,6 @@ absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundl
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {
   const base::MonotonicTime started = clock_.Now();
-  base::Mutex mutex;
-  base::CondVar never;
-  base::MutexLock lock(mutex);
   while (!stop.stop_requested()) {
     const std::shared_ptr<const node::Routing> routing = view_.routing();
     JobStore::IsAlive is_alive;
@@ -272,8 +269,7 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     store_->Sweep(is_alive);
     values_->Sweep();
     GiveUpLost(*routing, started);
-    // Only `stop` ends this wait early.
-    (void)never.WaitFor(lock, stop, options_.sweep_interval, [] { return false; });
+    clock_.Pause(stop, options_.sweep_interval);
   }
 }
 

@@ -154,7 +154,9 @@ void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
     // Pause, so that a peer that is away is not retried in a tight loop. Only `stop` ends the
     // pause.
     if (!all_sent) {
-      (void)changed_.WaitFor(lock, stop, base::Scaled(options_.retry_pause), [] { return false; });
+      lock.Unlock();
+      clock_.Pause(stop, base::Scaled(options_.retry_pause));
+      lock.Lock();
     }
   }
 }

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "stages/instance/pause.h"
-
 namespace onepiece::instance {
 namespace {
 
@@ -72,7 +70,7 @@ void AssignmentTaker::LeaveSet(std::uint64_t epoch) {
   const auto until = parts_.clock.Now() + base::Scaled(kLeaveSetLimit);
   while (!parts_.leaving && parts_.clock.Now() < until &&
          (!parts_.drain.drained() || parts_.reporter.pending() > 0))
-    Pause(parts_.clock, {}, kLeaveSetPoll);
+    parts_.clock.Pause({}, kLeaveSetPoll);
   std::vector<runtime::WorkItem> late =
       parts_.scheduler.TakeJoins([](const message::Header&) { return true; });
   while (auto item = parts_.scheduler.Take()) late.push_back(*std::move(item));

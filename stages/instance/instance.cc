@@ -7,7 +7,6 @@
 
 #include "cluster/base/status.h"
 #include "stages/instance/device_use.h"
-#include "stages/instance/pause.h"
 #include "stages/runtime/plugin_stages.h"
 
 namespace onepiece::instance {
@@ -171,7 +170,7 @@ bool Instance::IsRouted() const {
 // Until senders have heard that the instance leaves, they fill a ring that nobody would empty.
 void Instance::AwaitUnrouted() {
   const auto until = clock_.Now() + base::Scaled(kUnroutedLimit);
-  while (IsRouted() && clock_.Now() < until) Pause(clock_, {}, kUnroutedPoll);
+  while (IsRouted() && clock_.Now() < until) clock_.Pause({}, kUnroutedPoll);
 }
 
 void Instance::Leave() {
@@ -192,7 +191,7 @@ void Instance::Leave() {
   {
     // Ends the leaving in time, even if a peer hangs.
     const std::jthread closer([this](const std::stop_token& stop) {
-      Pause(clock_, stop, base::Scaled(kLeaveLimit));
+      clock_.Pause(stop, base::Scaled(kLeaveLimit));
       outbox_->Close();
     });
     delivery_.SendLeft(left);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "stages/instance/pause.h"
-
 namespace onepiece::instance {
 namespace {
 
@@ -26,7 +24,7 @@ void InstanceUpkeep::Stop() { thread_ = {}; }
 
 void InstanceUpkeep::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    Pause(parts_.clock, stop, kInstanceUpkeepInterval);
+    parts_.clock.Pause(stop, kInstanceUpkeepInterval);
     ExpireJoins();
     SendPartsElsewhere();
     LookAfterDrain();

@@ -70,11 +70,8 @@ void JobReporter::Main(const std::stop_token& stop) {
     lock.Unlock();
     const bool all_sent = SendRound();
     if (stop.stop_requested()) return Flush();
-    // The pause is what coalesces progress: steps that come meanwhile replace each other.
-    lock.Lock();
-    clock_.WaitUntil(changed_, lock, stop,
-                     clock_.Now() + (all_sent ? kMinProgressInterval : kRetryPause),
-                     [] { return false; });
+    // The pause coalesces progress: steps that come meanwhile replace each other.
+    clock_.Pause(stop, all_sent ? kMinProgressInterval : kRetryPause);
   }
 }
 
