@@ -161,8 +161,8 @@ absl::Status WorkDelivery::SendToSuccessors(message::Message& message, runtime::
 absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message& message) {
   const message::Header& header = message.header;
   const bool not_here = parts_.leaving || parts_.drain.orders().pass_on;
-  node::Target target =
-      node::Target::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : "");
+  node::Destination target =
+      node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             parts_.outbox.Deliver(message, target, DeadlineOf(header)));
@@ -182,7 +182,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   auto delivered = PutResult(message, *parts_.view.routing(), parts_.values, parts_.spans,
                              parts_.clock, deadline);
   if (!delivered.has_value()) {
-    node::Target target = node::Target::DatabasesFor(message.header.uid);
+    node::Destination target = node::Destination::DatabasesFor(message.header.uid);
     target.patience = base::Scaled(kDeliverTurn);
     ONEPIECE_ASSIGN_OR_RETURN(delivered, parts_.outbox.Deliver(message, target, deadline));
   }

@@ -3,6 +3,8 @@
 #include <QtTest>
 #include <future>
 
+#include "tests/test_main.h"
+
 namespace onepiece::base {
 
 using namespace std::chrono_literals;
@@ -51,5 +53,5 @@ class ClockTest : public QObject {
 
 }  // namespace onepiece::base
 
-QTEST_GUILESS_MAIN(onepiece::base::ClockTest)
+ONEPIECE_TEST(onepiece::base::ClockTest)
 #include "clock_test.moc"

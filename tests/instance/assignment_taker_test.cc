@@ -2,6 +2,8 @@
 
 #include <QtTest>
 
+#include "tests/test_main.h"
+
 namespace onepiece::instance {
 namespace {
 
@@ -54,5 +56,5 @@ class AssignmentTakerTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::AssignmentTakerTest)
+ONEPIECE_TEST(onepiece::instance::AssignmentTakerTest)
 #include "assignment_taker_test.moc"

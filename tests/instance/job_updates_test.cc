@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -111,5 +112,5 @@ class JobUpdatesTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::JobUpdatesTest)
+ONEPIECE_TEST(onepiece::instance::JobUpdatesTest)
 #include "job_updates_test.moc"

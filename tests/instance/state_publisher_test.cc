@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "tests/test_main.h"
 
 namespace onepiece::instance {
 namespace {
@@ -107,5 +108,5 @@ class StatePublisherTest : public QObject {
 
 }  // namespace onepiece::instance
 
-QTEST_GUILESS_MAIN(onepiece::instance::StatePublisherTest)
+ONEPIECE_TEST(onepiece::instance::StatePublisherTest)
 #include "state_publisher_test.moc"

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/test_main.h"
+
 namespace onepiece::node {
 namespace {
 
@@ -86,5 +88,5 @@ class ClusterViewTest : public QObject {
 
 }  // namespace onepiece::node
 
-QTEST_GUILESS_MAIN(onepiece::node::ClusterViewTest)
+ONEPIECE_TEST(onepiece::node::ClusterViewTest)
 #include "cluster_view_test.moc"
