@@ -233,6 +233,8 @@ class Fabric {
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
                                                       base::Clock& clock = base::SystemClock());
 
+  /// The deadlines of this fabric's channels are times of this clock.
+  [[nodiscard]] virtual base::Clock& clock() const = 0;
   /// Errors: as Register.
   virtual absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) = 0;
   /// Registers `length_bytes` of fresh memory. `label` (letters, digits, '-', '_') becomes part of

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -56,7 +55,7 @@ struct HeldOp {
 // before a revocation returns, or not at all. Thread-safe.
 class FaultLink {
  public:
-  explicit FaultLink(const PeerIdentity& self) : self_(self) {}
+  FaultLink(const PeerIdentity& self, base::Clock& clock) : self_(self), clock_(clock) {}
   // Once, before anything else.
   void Attach(std::unique_ptr<Channel> inner) { inner_ = std::move(inner); }
 
@@ -87,12 +86,13 @@ class FaultLink {
       held = std::move(held_.front());
       held_.pop_front();
     }
-    (void)Execute(held->op, base::SystemClock().Now() + kLandTimeout, board);
+    (void)Execute(held->op, clock_.Now() + kLandTimeout, board);
     return true;
   }
 
  private:
   const PeerIdentity self_;
+  base::Clock& clock_;  // The fabric's.
   std::unique_ptr<Channel> inner_;
   base::Mutex mutex_;  // Taken before the board's.
   bool revoked_ ABSL_GUARDED_BY(mutex_) = false;
@@ -103,8 +103,9 @@ class FaultyChannel final : public Channel {
  public:
   FaultyChannel(std::uint64_t length_bytes, std::shared_ptr<FaultLink> link,
                 std::shared_ptr<FaultBoard> board, PeerIdentity self,
-                std::shared_ptr<FaultPolicy> policy)
+                std::shared_ptr<FaultPolicy> policy, base::Clock& clock)
       : Channel(length_bytes),
+        clock_(clock),
         link_(std::move(link)),
         board_(std::move(board)),
         self_(self),
@@ -123,7 +124,7 @@ class FaultyChannel final : public Channel {
           policy_ != nullptr ? policy_->Before({next_index_++, op.name, op.kind}) : Fault{};
       switch (fault.kind) {
         case FaultKind::kDelay:
-          std::this_thread::sleep_for(fault.delay);
+          clock_.Pause({}, fault.delay);
           break;
         case FaultKind::kDrop:
           return Lost("the operation was lost");
@@ -169,6 +170,7 @@ class FaultyChannel final : public Channel {
     (void)link_->Execute(half, deadline, *board_);
   }
 
+  base::Clock& clock_;
   const std::shared_ptr<FaultLink> link_;
   const std::shared_ptr<FaultBoard> board_;
   const PeerIdentity self_;
@@ -238,11 +240,12 @@ class BoardRegion final : public Region {
 class FaultyDialer final : public Dialer {
  public:
   FaultyDialer(std::unique_ptr<Dialer> inner, std::shared_ptr<FaultBoard> board,
-               const PeerIdentity& self, std::shared_ptr<FaultPolicy> policy)
+               const PeerIdentity& self, std::shared_ptr<FaultPolicy> policy, base::Clock& clock)
       : inner_(std::move(inner)),
         board_(std::move(board)),
         policy_(std::move(policy)),
-        link_(std::make_shared<FaultLink>(self)),
+        clock_(clock),
+        link_(std::make_shared<FaultLink>(self, clock)),
         offer_{
             .backend = inner_->offer().backend, .peer = self, .details = inner_->offer().details} {
     if (board_->Knows(self)) AppendU64(offer_.details, board_->AddLink(link_));
@@ -252,13 +255,15 @@ class FaultyDialer final : public Dialer {
     ONEPIECE_ASSIGN_OR_RETURN(auto channel, inner_->Connect(remote));
     const std::uint64_t length_bytes = channel->length_bytes();
     link_->Attach(std::move(channel));
-    return std::make_unique<FaultyChannel>(length_bytes, link_, board_, offer_.peer, policy_);
+    return std::make_unique<FaultyChannel>(length_bytes, link_, board_, offer_.peer, policy_,
+                                           clock_);
   }
 
  private:
   const std::unique_ptr<Dialer> inner_;
   const std::shared_ptr<FaultBoard> board_;
   const std::shared_ptr<FaultPolicy> policy_;
+  base::Clock& clock_;
   const std::shared_ptr<FaultLink> link_;
   Offer offer_;
 };
@@ -388,7 +393,7 @@ absl::StatusOr<std::unique_ptr<Region>> FaultyFabric::Register(std::uint64_t len
 
 absl::StatusOr<std::unique_ptr<Dialer>> FaultyFabric::Dial() {
   ONEPIECE_ASSIGN_OR_RETURN(auto dialer, inner_.Dial());
-  return std::make_unique<FaultyDialer>(std::move(dialer), board_, self_, policy_);
+  return std::make_unique<FaultyDialer>(std::move(dialer), board_, self_, policy_, inner_.clock());
 }
 
 }  // namespace onepiece::fabric

@@ -22,7 +22,7 @@ namespace onepiece::fabric {
 
 enum class FaultKind : std::uint8_t {
   kNone,
-  kDelay,  ///< Sleeps `delay` of real time, then goes on.
+  kDelay,  ///< Waits `delay` of the fabric's clock, then goes on.
   kDrop,   ///< The operation and the rest of the chain are lost; the channel breaks
            ///< (DEADLINE_EXCEEDED).
   kTear,   ///< As kDie, but half of the words or bytes of this write still arrive.
@@ -144,6 +144,7 @@ class FaultyFabric final : public Fabric {
   FaultyFabric(Fabric& inner, std::shared_ptr<FaultBoard> board, PeerIdentity self,
                std::shared_ptr<FaultPolicy> policy);
   [[nodiscard]] const PeerIdentity& self() const { return self_; }
+  [[nodiscard]] base::Clock& clock() const override { return inner_.clock(); }
   absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override;
   absl::StatusOr<std::unique_ptr<Region>> Register(std::uint64_t length_bytes,
                                                    std::string_view label,

@@ -25,14 +25,16 @@ absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(fabric::Fabric& fabric,
   ONEPIECE_ASSIGN_OR_RETURN(auto region,
                             fabric.Register(layout.RegionBytes(), label, std::move(doorbell)));
   ONEPIECE_ASSIGN_OR_RETURN(auto loopback, fabric::ConnectLoopback(fabric, *region));
-  return std::shared_ptr<Segment>(
-      new Segment(std::move(region), std::move(loopback), layout, shape, generation));
+  return std::shared_ptr<Segment>(new Segment(std::move(region), std::move(loopback),
+                                              fabric.clock(), layout, shape, generation));
 }
 
 Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback,
-                 const Layout& layout, Shape shape, Generation generation)
+                 base::Clock& fabric_clock, const Layout& layout, Shape shape,
+                 Generation generation)
     : region_(std::move(region)),
       loopback_(std::move(loopback)),
+      fabric_clock_(fabric_clock),
       layout_(layout),
       shape_(shape),
       generation_(generation),
@@ -115,7 +117,7 @@ std::uint64_t Segment::ReadLock() const { return fabric::LoadWord(memory_ + kLoc
 bool Segment::BreakLock(std::uint64_t word) {
   std::uint64_t holder = 0;
   const fabric::Op op = fabric::Op::CompareAndSwap("lock.break", kLockOffset, word, 0, &holder);
-  return loopback_.channel->Execute({&op, 1}, base::SystemClock().Now() + kLoopbackTimeout).ok() &&
+  return loopback_.channel->Execute({&op, 1}, fabric_clock_.Now() + kLoopbackTimeout).ok() &&
          holder == word;
 }
 

@@ -77,14 +77,15 @@ class Segment {
                                                    std::uint64_t length) const;
 
  private:
-  Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback, const Layout& layout,
-          Shape shape, Generation generation);
+  Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopback,
+          base::Clock& fabric_clock, const Layout& layout, Shape shape, Generation generation);
   enum class Order : std::uint8_t { kRelaxed, kBeforeLooking };
   void PublishHead(Order order);
   bool Published(std::uint64_t seq);
 
   const std::unique_ptr<fabric::Region> region_;
   const fabric::Loopback loopback_;
+  base::Clock& fabric_clock_;  // Its channels' deadlines are of it, whatever clock the ring has.
   const Layout layout_;
   const Shape shape_;
   const Generation generation_;

@@ -115,7 +115,7 @@ void Sender::BackOff(int attempt, base::MonotonicTime deadline) {
   const base::Duration wait(
       limit / 2 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(limit / 2 + 1)));
   if (wait >= kShortestSleep) {
-    std::this_thread::sleep_for(std::min(wait, deadline - clock_.Now()));
+    clock_.Pause({}, std::min<base::Duration>(wait, deadline - clock_.Now()));
     return;
   }
   const base::MonotonicTime until = clock_.Now() + wait;

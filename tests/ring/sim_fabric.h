@@ -43,6 +43,7 @@ class SimFabric final : public fabric::Fabric {
   /// The region registered last, of those that are not gone; null when there is none.
   [[nodiscard]] std::shared_ptr<SimMemory> newest() const;
 
+  base::Clock& clock() const override { return clock_; }
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override;
   absl::StatusOr<std::unique_ptr<fabric::Region>> Register(
       std::uint64_t length_bytes, std::string_view label,
@@ -64,6 +65,7 @@ class ReorderingFabric final : public fabric::Fabric {
   /// Operation `second` is executed in the place of `first`, which goes where `second` was.
   ReorderingFabric(fabric::Fabric& inner, std::string first, std::string second)
       : inner_(inner), first_(std::move(first)), second_(std::move(second)) {}
+  base::Clock& clock() const override { return inner_.clock(); }
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override {
     return inner_.MakeDoorbell(label);
   }

@@ -20,6 +20,7 @@ class ScarceFabric final : public fabric::Fabric {
   /// Regions that were asked for in vain.
   [[nodiscard]] int refused() const { return refused_; }
 
+  base::Clock& clock() const override { return inner_.clock(); }
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override {
     return inner_.MakeDoorbell(label);
   }

@@ -283,6 +283,7 @@ class ShmFabric final : public Fabric {
   ShmFabric(std::string_view cluster_id, base::Clock& clock)
       : prefix_(NamePrefix(cluster_id)), clock_(clock) {}
 
+  base::Clock& clock() const override { return clock_; }
   absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override {
     std::string name;
     ONEPIECE_ASSIGN_OR_RETURN(auto segment, NewSegment(kDoorbellBytes, label, name));

@@ -154,6 +154,7 @@ class UcxFabric final : public Fabric {
             base::Clock& clock)
       : context_(std::move(context)), progress_(std::move(progress)), clock_(clock) {}
 
+  base::Clock& clock() const override { return clock_; }
   absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override {
     if (!ValidNamePart(label)) return InvalidArgument("BAD_REGION", "a doorbell needs a label");
     return std::make_shared<UcxDoorbell>();

@@ -107,6 +107,7 @@ class VerbsFabric final : public Fabric {
         clock_(clock),
         windows_(windows) {}
 
+  base::Clock& clock() const override { return clock_; }
   absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override {
     if (!ValidNamePart(label)) return BadRegion();
     return VerbsDoorbell::Create(device_);
