@@ -8,6 +8,7 @@
 #include "tests/eventually.h"
 #include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
+#include "tests/ring/shape_rows.h"
 #include "tests/test_main.h"
 
 namespace onepiece::ring {
@@ -48,9 +49,7 @@ class HealthTest : public QObject {
     QFETCH(bool, shared);
     QFETCH(QString, operations);
     QFETCH(int, round_trips);
-    ConsumerOptions options = SmallRing();
-    options.shape = shared ? Shape::kShared : Shape::kPerProducer;
-    World world(options);
+    World world(SmallRing(shared ? Shape::kShared : Shape::kPerProducer));
     const auto names = std::make_shared<NamesOnly>();
     auto producer = world.Connect(1, world.NewProcess(names));
     for (std::uint64_t id = 1; id <= 3; ++id) {
@@ -65,16 +64,11 @@ class HealthTest : public QObject {
     }
   }
 
-  void Health_SaysWhoIsConnectedAndWhatTheyDid_data() {
-    QTest::addColumn<bool>("shared");
-    QTest::newRow("shared") << true;
-    QTest::newRow("per producer") << false;
-  }
+  void Health_SaysWhoIsConnectedAndWhatTheyDid_data() { AddShapeRows(); }
   void Health_SaysWhoIsConnectedAndWhatTheyDid() {
-    QFETCH(bool, shared);
-    ConsumerOptions options = SmallRing();
-    options.shape = shared ? Shape::kShared : Shape::kPerProducer;
-    World world(options);
+    QFETCH(Shape, shape);
+    const bool shared = shape == Shape::kShared;
+    World world(SmallRing(shape));
     auto& process = world.NewProcess();
     auto& other = world.NewProcess();
     auto first = world.Connect(1, process);
@@ -87,7 +81,7 @@ class HealthTest : public QObject {
     world.consumer->Tick(world.clock.Now());
     world.clock.Advance(std::chrono::seconds(3));
     RingHealth health = world.consumer->health();
-    QCOMPARE(health.shape, options.shape);
+    QCOMPARE(health.shape, shape);
     QCOMPARE(health.used_slots, std::uint64_t{1});
     QCOMPARE(health.used_bytes, std::uint64_t{512});
     QCOMPARE(health.slots, std::uint64_t(shared ? 8 : 16));
@@ -134,9 +128,7 @@ class HealthTest : public QObject {
   }
 
   void Health_NamesALiarInItsOwnSegment() {
-    ConsumerOptions options = SmallRing();
-    options.shape = Shape::kPerProducer;
-    World world(options);
+    World world(SmallRing(Shape::kPerProducer));
     auto& process = world.NewProcess();
     Hostile hostile(*world.Enroll(1, process));
     Slot slot = hostile.First();

@@ -1,11 +1,14 @@
 // The ring without faults: order, room, wrap, deduplication, enrollment, sleep.
 #include <QtTest>
+#include <array>
+#include <atomic>
 #include <thread>
 
 #include "cluster/ring/recovery.h"
 #include "tests/eventually.h"
 #include "tests/ring/observers.h"
 #include "tests/ring/ring_world.h"
+#include "tests/ring/shape_rows.h"
 #include "tests/test_main.h"
 
 namespace onepiece::ring {
@@ -14,8 +17,10 @@ class RingTest : public QObject {
   Q_OBJECT
 
  private Q_SLOTS:
+  void Send_ArrivesInOrderAndWhole_data() { AddShapeRows(); }
   void Send_ArrivesInOrderAndWhole() {
-    World world(SmallRing());
+    QFETCH(Shape, shape);
+    World world(SmallRing(shape));
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(producer != nullptr);
     QVERIFY(SendMany(world, *producer));
@@ -155,7 +160,7 @@ class RingTest : public QObject {
     QCOMPARE(world.Count(1, 1), 2);
   }
 
-  void Admit_WantsGreaterIncarnationsLivingProcessesAndRoom() {
+  void Enroll_WantsGreaterIncarnationsLivingProcessesAndRoom() {
     ConsumerOptions options = SmallRing();
     options.max_producers = 2;
     World world(options);
@@ -182,12 +187,12 @@ class RingTest : public QObject {
     QCOMPARE(ask(2, 2, second), std::string());
   }
 
-  void Admit_TakesThePlaceOfASilentProducerWhereItCanBeFenced_data() {
+  void Enroll_TakesThePlaceOfASilentProducerWhereItCanBeFenced_data() {
     QTest::addColumn<bool>("revokes");
     QTest::newRow("can be fenced") << true;
     QTest::newRow("cannot") << false;
   }
-  void Admit_TakesThePlaceOfASilentProducerWhereItCanBeFenced() {
+  void Enroll_TakesThePlaceOfASilentProducerWhereItCanBeFenced() {
     QFETCH(bool, revokes);
     ConsumerOptions options = SmallRing();
     options.max_producers = 2;
@@ -205,7 +210,7 @@ class RingTest : public QObject {
     QVERIFY(!world.Enroll(4, world.NewProcess()).ok());
   }
 
-  void Admit_ManyTimesNeverRunsOutOfOwners() {
+  void Enroll_ManyTimesNeverRunsOutOfOwners() {
     World world(SmallRing());
     auto& process = world.NewProcess();
     for (int i = 0; i < 70000; ++i) QVERIFY(world.Enroll(1, process).ok());
@@ -215,12 +220,16 @@ class RingTest : public QObject {
     QCOMPARE(world.received.size(), std::size_t{1});
   }
 
+  void Dismiss_StillDeliversWhatWasCommitted_data() { AddShapeRows(); }
   void Dismiss_StillDeliversWhatWasCommitted() {
-    World world(SmallRing());
+    QFETCH(Shape, shape);
+    World world(SmallRing(shape));
     auto producer = world.Connect(1, world.NewProcess());
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
     producer.reset();
     QVERIFY(world.consumer->Dismiss(ProducerId(1), Incarnation(1)).ok());
+    QCOMPARE(ReasonOf(world.consumer->Dismiss(ProducerId(1), Incarnation(1))),
+             std::string("UNKNOWN_PRODUCER"));
     for (int i = 0; i < 5; ++i) {
       world.clock.Advance(std::chrono::seconds(1));
       world.consumer->Tick(world.clock.Now());
@@ -292,6 +301,37 @@ class RingTest : public QObject {
              std::to_string(reader.got()).c_str());
     // Doorbells slept through would cost 100 ms each.
     QVERIFY2(timer.elapsed() < 10000, std::to_string(timer.elapsed()).c_str());
+  }
+
+  // While somebody else holds the lock, a producer waits on its own clock, not in real time.
+  void Backoff_WaitsOnTheProducersClock() {
+    constexpr base::Duration kBackoff = std::chrono::hours(1);
+    base::ManualClock clock;
+    auto shm = *fabric::Fabric::Open("shm://ringclock-" + std::to_string(getpid()), clock);
+    auto consumer = *Consumer::Create(*shm, SmallRing(), clock);
+    Hostile holder(*EnrollWith(*consumer, *shm, 1, 1));
+    const std::array<std::uint64_t, 1> taken{LockWord(holder.grant.owner, 7)};
+    holder.Words(kLockOffset, taken);
+    const auto enrolled = *EnrollWith(*consumer, *shm, 2, 1);
+    auto producer = *Producer::Connect(
+        *enrolled.dialer, enrolled.grant,
+        {.backoff_min = kBackoff, .backoff_max = kBackoff, .chain_timeout = 1000 * kBackoff},
+        clock);
+    const auto bytes = Content(2, 1, 100);
+    std::atomic<bool> sent{false};
+    std::thread sender([&] {
+      const auto result = producer->Send(1, Cut(bytes), clock.Now() + 100 * kBackoff);
+      sent = result.ok() && Ok(*result);
+    });
+    const bool tried = testing::Eventually([&] { return producer->channel_counters().chains > 0; });
+    const std::array<std::uint64_t, 1> free{0};
+    holder.Words(kLockOffset, free);
+    const bool arrived = testing::Eventually([&] {
+      clock.Advance(kBackoff);
+      return sent.load();
+    });
+    sender.join();
+    QVERIFY(tried && arrived);
   }
 
   void Interrupt_EndsAWait() {

@@ -240,8 +240,9 @@ inline bool SendMany(World& world, Producer& producer) {
   return true;
 }
 
-inline ConsumerOptions SmallRing() {
+inline ConsumerOptions SmallRing(Shape shape = Shape::kShared) {
   ConsumerOptions options;
+  options.shape = shape;
   options.capacity_bytes = 4096;
   options.slots = 8;
   options.timeouts.scale = 1;
