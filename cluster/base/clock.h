@@ -16,7 +16,9 @@ using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duratio
 /// Unix time; crosses processes (deadlines in messages, timestamps in records).
 using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
 
-/// Source of time. Thread-safe.
+/// A source of time.
+///
+/// Threading: thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -35,7 +37,9 @@ class Clock {
 /// The system's clocks. One instance serves the whole process.
 Clock& SystemClock();
 
-/// A clock that stands still until told to move. Thread-safe.
+/// A clock that stands still until a test moves it.
+///
+/// Threading: thread-safe.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(WallTime start = WallTime(std::chrono::hours(24 * 365 * 55)));

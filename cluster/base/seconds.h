@@ -13,8 +13,8 @@ inline double ToSeconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// To the nanosecond. NaN is no time at all; of what is longer than a century (infinity, too) the
-/// century is left, either way: it may still be added to any time of a clock.
+/// `seconds` as a duration, exact to a nanosecond. NaN gives zero. Anything longer than a century,
+/// infinity too, gives a century of the same sign, which can still be added to any time of a clock.
 inline Duration FromSeconds(double seconds) {
   constexpr double kCentury = 100.0 * 365 * 24 * 3600;
   if (std::isnan(seconds)) return {};

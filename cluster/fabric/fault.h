@@ -1,6 +1,6 @@
-// Faults on purpose: a decorator of any fabric whose policy decides, before every operation of a
-// chain, whether it is delayed, lost, torn, the last one of its process, or the last one of its
-// channel. For tests and soak runs.
+// Faults on purpose, for tests and soak runs: a decorator of any fabric. Before each operation of a
+// chain its policy decides whether the operation is delayed, lost, torn, the last one of its
+// process, or the last one of its channel.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ enum class FaultKind : std::uint8_t {
   kDrop,   ///< The operation and the rest of the chain are lost; the channel breaks
            ///< (DEADLINE_EXCEEDED).
   kTear,   ///< As kDie, but half of the words or bytes of this write still arrive.
-  kDie,    ///< The process dies here: nothing of it takes effect any more, and the board says so.
+  kDie,    ///< The process dies here: none of its operations takes effect any more.
   kBreak,  ///< The operation takes effect, its completion is lost; the channel breaks.
   kSplit,  ///< Half of this write arrives; the policy is asked again before the whole of it does.
-  kLate,   ///< The operation and the rest of the chain stay under way until FaultBoard::Land; the
-           ///< channel breaks (DEADLINE_EXCEEDED).
+  kLate,   ///< The operation and the rest of the chain stay on their way until FaultBoard::Land;
+           ///< the channel breaks (DEADLINE_EXCEEDED).
 };
 
 struct Fault {
@@ -40,20 +40,21 @@ struct Fault {
 
 /// An operation about to be executed.
 struct FaultPoint {
-  std::uint64_t index = 0;  ///< Of the operation, counted over the channel's life from 0.
+  std::uint64_t index = 0;  ///< The operation's number over the channel's life, from 0.
   const char* name = "";
   Op::Kind kind = Op::Kind::kNotify;
 };
 
-/// Decides. May block in Before: that is a stall. Thread-safe.
+/// Decides about faults. Before may block, which stalls the operation.
+///
+/// Threading: thread-safe.
 class FaultPolicy {
  public:
   virtual ~FaultPolicy() = default;
   virtual Fault Before(const FaultPoint& point) = 0;
 };
 
-/// One fault at operation `index`, once. With no fault it is a stall: the operation waits for
-/// Release.
+/// One fault at operation `index`, once. Without a fault the operation stalls until Release.
 class PlannedFault final : public FaultPolicy {
  public:
   PlannedFault(std::uint64_t index, std::optional<FaultKind> fault)
@@ -61,7 +62,7 @@ class PlannedFault final : public FaultPolicy {
   Fault Before(const FaultPoint& point) override;
   /// Waits until the operation has been reached; false when `limit` of real time passes first.
   bool AwaitReached(base::Duration limit);
-  /// Lets a stalled operation go on, also one that comes later.
+  /// Lets the stalled operation go on, even when it stalls only later.
   void Release();
   [[nodiscard]] std::string reached_name() const;
 
@@ -87,7 +88,7 @@ struct FaultRates {
   base::Duration max_delay = std::chrono::microseconds(200);
 };
 
-/// Faults drawn from a seeded generator.
+/// Draws faults from a seeded generator.
 class RandomFaults final : public FaultPolicy {
  public:
   RandomFaults(std::uint64_t seed, FaultRates rates) : rates_(rates), random_(seed) {}
@@ -101,11 +102,14 @@ class RandomFaults final : public FaultPolicy {
 
 class FaultLink;
 
-/// Who is dead in the tests' world, and what of the living is still under way. Thread-safe.
+/// Knows which pretended processes of a test are dead, and which operations of the living are still
+/// on their way.
+///
+/// Threading: thread-safe.
 class FaultBoard {
  public:
-  /// With `revokes`, Access::Revoke fences a pretended process, as it does on verbs. Else only its
-  /// death does, as on shm, and then destroying a channel ends what it has under way.
+  /// With `revokes`, Access::Revoke fences a pretended process, as on verbs. Without it only death
+  /// does, as on shm, and a destroyed channel loses its operations that are on their way.
   explicit FaultBoard(bool revokes = false) : revokes_(revokes) {}
   [[nodiscard]] bool revokes() const { return revokes_; }
   /// Adds a pretended process.
@@ -113,14 +117,14 @@ class FaultBoard {
   void Kill(const PeerIdentity& process);
   [[nodiscard]] bool Knows(const PeerIdentity& process) const;
   [[nodiscard]] bool IsDead(const PeerIdentity& process) const;
-  /// Lets up to `limit` operations that kLate held back take effect, oldest first; those that are
-  /// fenced by now are lost. Returns how many it has taken out.
+  /// Lets up to `limit` operations that kLate held back take effect, the oldest first. Those that
+  /// are fenced by now are lost. Returns how many it has taken, lost ones included.
   int Land(int limit = std::numeric_limits<int>::max());
 
-  /// For the decorator: its connections, by number.
+  /// For the decorator: its connections have numbers.
   std::uint64_t AddLink(std::shared_ptr<FaultLink> link);
   [[nodiscard]] std::shared_ptr<FaultLink> FindLink(std::uint64_t number) const;
-  /// For the decorator: `link` has operations under way.
+  /// For the decorator: `link` has operations on their way.
   void AddLate(std::shared_ptr<FaultLink> link);
 
  private:
@@ -128,16 +132,16 @@ class FaultBoard {
   mutable base::Mutex mutex_;
   std::int32_t last_pid_ ABSL_GUARDED_BY(mutex_) = 1 << 28;  // Above any real process id.
   std::set<std::int32_t> dead_ ABSL_GUARDED_BY(mutex_);
-  // Those with operations under way.
+  // The links with operations on their way.
   std::deque<std::shared_ptr<FaultLink>> late_ ABSL_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::weak_ptr<FaultLink>> links_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t last_link_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-/// The decorator: `inner` as the process `self` of the board sees it. Regions registered through it
-/// accept the board's pretended processes as well as real ones.
+/// The decorator: `inner` as the process `self` of the board sees it. Its regions accept the
+/// board's pretended processes as well as real ones.
 ///
-/// Ownership: Borrows `inner`; shares the rest.
+/// Ownership: borrows `inner`, which must outlive it; shares the rest.
 class FaultyFabric final : public Fabric {
  public:
   /// A null policy makes no faults.

@@ -1,5 +1,4 @@
-// What travels on the control plane: little-endian integers and short strings in byte strings, and
-// the names in them.
+// The byte strings that travel on the control plane: little-endian integers and short texts.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +19,7 @@ inline void AppendText(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-/// Reads what the functions above wrote. After a read past the end every read gives 0 or "" and
+/// Reads what the functions above wrote. After a read past the end, every read returns 0 or "" and
 /// ok() is false.
 class WireReader {
  public:
@@ -43,7 +42,7 @@ class WireReader {
     return text;
   }
   [[nodiscard]] bool ok() const { return ok_; }
-  /// Everything was there and nothing is left over.
+  /// True when every read succeeded and no byte is left over.
   [[nodiscard]] bool Finished() const { return ok_ && rest_.empty(); }
 
  private:
@@ -56,7 +55,7 @@ class WireReader {
   bool ok_ = true;
 };
 
-/// Letters, digits, '-' and '_', 1 to 64 of them.
+/// True for 1 to 64 letters, digits, '-' and '_'.
 inline bool ValidNamePart(std::string_view part) {
   return !part.empty() && part.size() <= 64 && std::ranges::all_of(part, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||

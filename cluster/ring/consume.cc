@@ -1,4 +1,4 @@
-// ConsumerCore: taking messages out of the ring.
+// ConsumerCore: takes messages out of the ring.
 #include <algorithm>
 #include <utility>
 
@@ -10,11 +10,11 @@
 namespace onepiece::ring {
 namespace {
 
-// A sleeper looks again after this long even if nobody rings: a producer may die between commit and
-// doorbell.
+// A sleeper looks again after this long even if nobody rings, because a producer may die between
+// its commit and the doorbell.
 constexpr base::Duration kLongestSleep = std::chrono::milliseconds(100);
-// A spinning consumer looks at the ring this often between two looks at the clock, which costs as
-// much as one of them.
+// How often a spinning consumer looks at the ring between two looks at the clock. A look at the
+// clock costs as much as one at the ring.
 constexpr int kLooksPerClock = 16;
 
 }  // namespace
@@ -38,7 +38,8 @@ absl::Status ConsumerCore::Open() {
 std::optional<Delivery> ConsumerCore::Poll() { return Look(/*show_heads=*/true); }
 
 std::optional<Delivery> ConsumerCore::Look(bool show_heads) {
-  // Held elsewhere only by a release, an enrollment or recovery, never while they wait for anybody.
+  // Only a release, an enrollment or recovery can hold the mutex now, and none of them waits for
+  // anybody while it does. So this poll gives up instead of waiting.
   if (!mutex_.TryLock()) return std::nullopt;
   const base::MutexLock lock(mutex_, std::adopt_lock);
   auto delivery = PollLocked();
@@ -48,8 +49,8 @@ std::optional<Delivery> ConsumerCore::Look(bool show_heads) {
 
 std::optional<Delivery> ConsumerCore::PollLocked() {
   if (!drained_.empty()) return NextDrained();
-  // Every turn takes one slot out of the ring. The limit is for a peer that sends nothing but
-  // what is dropped.
+  // Every turn takes one slot out of the ring. The limit is for a peer all of whose messages are
+  // dropped: without it, this loop might never end.
   std::uint32_t turns = options_.slots;
   for (std::size_t visited = 0; visited < active_.size() && turns > 0; ++visited) {
     ActiveSegment& active = *active_[next_active_ % active_.size()];
@@ -64,7 +65,7 @@ std::optional<Delivery> ConsumerCore::TakeFrom(ActiveSegment& active, std::uint3
   for (; turns > 0 && !active.unusable; --turns) {
     const auto slot = segment.Next();
     if (!slot.has_value()) {
-      // Others may keep the consumer busy while this segment's producer waits for room.
+      // Other producers may keep the consumer busy while this segment's producer waits for room.
       if (!shared()) segment.ShowHead();
       return std::nullopt;
     }
@@ -94,7 +95,7 @@ std::optional<Delivery> ConsumerCore::TakeFrom(ActiveSegment& active, std::uint3
           break;
       }
     }
-    // In a segment of its own there is nobody else to have written that.
+    // In a segment of its own, only its producer can have written that.
     if (dropped == &counters_.bad_generation || dropped == &counters_.bad_owner) {
       active.unusable = !shared();
     }
@@ -116,7 +117,8 @@ std::optional<Delivery> ConsumerCore::NextDrained() {
         return std::nullopt;
       case DedupWindow::Verdict::kSeen:
         ++counters_.duplicates;
-        // Maybe the last that held its memory: to give that back can take longer than a Poll may.
+        // This may be the last message that holds its memory, and freeing memory can take longer
+        // than a Poll may.
         dropped_.push_back(std::move(drained_.front().segment));
         drained_.pop_front();
         continue;
@@ -158,11 +160,11 @@ void ConsumerCore::Settle(const Delivery& delivery, bool bad_payload, bool read)
   }
   if (!read) ++counters_.released_unread;
   dedup_.Settle(delivery.producer_id_, delivery.message_id_, !bad_payload);
-  // A retired segment has no producers that could use the space.
+  // A retired segment has no producers that could use the room.
   if (!delivery.segment_->retired()) delivery.segment_->Release(delivery.seq_);
 }
 
-// The processor is not given away meanwhile: whoever gets it may keep it for milliseconds.
+// Does not yield the processor: another thread that gets it may keep it for milliseconds.
 std::optional<Delivery> ConsumerCore::Spin(base::MonotonicTime deadline) {
   std::optional<base::MonotonicTime> end;
   do {
@@ -191,13 +193,13 @@ std::optional<Delivery> ConsumerCore::Wait(base::MonotonicTime deadline) {
       const base::MutexLock lock(mutex_);
       seen = doorbell_->count();
       SetSleeping(true);
-      // After the flag is visible: a producer that committed before it is seen here, one that
-      // commits later sees the flag when it confirms, and rings.
+      // This look comes after the flag is visible. It sees the message of a producer that committed
+      // before; a producer that commits later sees the flag when it confirms, and rings.
       ready = ReadyLocked();
       if (!ready) {
         ++counters_.sleeps;
         asleep_ = true;
-        // Recovery may rest: who is seen here may be dead.
+        // Recovery may be resting, and the producer seen in the middle of its send may be dead.
         if (resting_calmly_ && !care_wanted_ && SomebodyMidway()) {
           care_wanted_ = true;
           care_changed_.NotifyAll();
@@ -258,7 +260,7 @@ Consumer::Fill ConsumerCore::fill() const {
   }
   Consumer::Fill sum;
   for (const auto& active : segments) {
-    // One at a time, so that nobody waits for all.
+    // Locks for one segment at a time, so that nobody waits for all of them.
     const base::MutexLock lock(mutex_);
     const Segment::Fill fill = active->segment->fill();
     sum.bytes += fill.bytes;

@@ -35,8 +35,8 @@ absl::Status Delivery::CopyTo(std::span<std::byte> out) {
   const std::span<const std::byte> payload = segment_->payload(offset_, size_bytes_);
   bool bad = false;
   if (payload_checked_) {
-    // The checksum is that of the copy: a peer that changes the ring now cannot change what was
-    // checked.
+    // The checksum is computed over the copy, so a peer that changes the ring now cannot change
+    // bytes that have been checked.
     bad = base::CopyWithCrc32c(payload, out) != payload_crc32c_;
   } else {
     std::memcpy(out.data(), payload.data(), payload.size());

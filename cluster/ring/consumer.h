@@ -25,28 +25,30 @@ namespace onepiece::ring {
 class ConsumerCore;
 class Segment;
 
-/// A message whose bytes still lie in the ring. Copy it out at once: the ring's space is held until
-/// then.
+/// A message whose bytes still lie in the ring. Copy it out soon: until then it holds its room in
+/// the ring.
 ///
-/// Ownership: Keeps the memory it reads alive, also beyond the Consumer and beyond a move of the
-/// ring. Movable.
-/// Threading: Any one thread; deliveries may be released in any order.
+/// Ownership: keeps the memory that it reads alive, even when the Consumer is destroyed or the ring
+/// moves. Movable.
+///
+/// Threading: one thread at a time. Deliveries may be released in any order.
 class Delivery {
  public:
   Delivery(Delivery&& other) noexcept;
   Delivery& operator=(Delivery&& other) noexcept;
-  ~Delivery();  ///< Releases; without a copy the message counts as consumed and as
-                ///< `released_unread`.
+  /// Releases the message. One that was not copied counts as consumed and as `released_unread`.
+  ~Delivery();
 
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   [[nodiscard]] std::uint64_t message_id() const { return message_id_; }
   [[nodiscard]] ProducerId producer_id() const { return producer_id_; }
 
-  /// Copies the payload out and checks it (unless its producer sends without checksums), in one
-  /// pass, then releases the ring's bytes, whatever
-  /// the result. REQUIRES: out.size() == size_bytes(), not called before.
-  /// Errors: DATA_LOSS (BAD_PAYLOAD_CHECKSUM): `out` is not a message; a resend with the same id
-  /// will be taken.
+  /// Copies the payload into `out` and checks it in the same pass, unless its producer sends
+  /// without checksums. Then releases the ring's bytes, whatever the result. REQUIRES: out.size()
+  /// == size_bytes(), and CopyTo was not called before.
+  ///
+  /// Errors: DATA_LOSS (BAD_PAYLOAD_CHECKSUM): `out` does not hold the message. The consumer
+  /// accepts a resend with the same id.
   absl::Status CopyTo(std::span<std::byte> out);
 
  private:
@@ -65,56 +67,66 @@ class Delivery {
   bool payload_checked_ = true;
 };
 
-/// Ownership: Owns the ring's region. Borrows `fabric` and `clock`, which must outlive it and its
+/// A ring's owner: lets producers in and takes their messages out.
+///
+/// Ownership: owns the ring's memory. Borrows `fabric` and `clock`, which must outlive it and its
 /// deliveries.
-/// Threading: Poll and Wait: one thread at a time. Tick: one other thread. Everything else: any
-/// thread.
-/// Invariants: Nothing is delivered that no producer sent as one message; each (producer_id,
-/// message id) at most once within the dedup window; in order for each producer.
+///
+/// Threading: one thread at a time calls Poll and Wait; one other thread calls Tick and Rest; any
+/// thread calls everything else.
+///
+/// Invariants: every delivery is a message that a producer sent as a whole. Within the dedup window
+/// each (producer id, message id) is delivered at most once. One producer's messages come in the
+/// order in which it sent them.
 class Consumer {
  public:
-  /// Errors: INVALID_ARGUMENT (options out of bounds), those of Fabric::Register.
+  /// Errors: INVALID_ARGUMENT (BAD_RING_OPTIONS), and those of Fabric::Register.
   static absl::StatusOr<std::unique_ptr<Consumer>> Create(fabric::Fabric& fabric,
                                                           ConsumerOptions options = {},
                                                           base::Clock& clock = base::SystemClock());
-  /// Retires the ring: producers' later sends answer BUSY or UNKNOWN with `reconnect`.
+  /// Retires the ring. Later sends of its producers return kBusy or kUnknown, with `reconnect`.
   ~Consumer();
   Consumer(const Consumer&) = delete;
   Consumer& operator=(const Consumer&) = delete;
 
-  /// Lets a producer in. kShared: a former enrollment of the same producer_id must be out of use:
-  /// its Producer destroyed (the same process asks again) or its process dead. kPerProducer: a
-  /// former enrollment ends here, whoever held it. Errors: ALREADY_EXISTS (STALE_INCARNATION),
-  /// RESOURCE_EXHAUSTED (TOO_MANY_OWNERS, SHARED_MEMORY_FULL), INVALID_ARGUMENT, UNAVAILABLE
-  /// (RING_MOVED: ask again).
+  /// Lets a producer in. In a shared ring the caller must have stopped using an earlier enrollment
+  /// of the same producer_id: the same process has destroyed its Producer, or the process is dead.
+  /// In a ring with a segment per producer an earlier enrollment ends here, whoever holds it.
+  ///
+  /// Errors: ALREADY_EXISTS (STALE_INCARNATION), RESOURCE_EXHAUSTED (TOO_MANY_OWNERS,
+  /// SHARED_MEMORY_FULL), UNAVAILABLE (RING_MOVED, ADMISSION_OVERTAKEN: ask again), and those of
+  /// Region::Accept.
   absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);
-  /// A producer said good-bye: its Producer is destroyed. What it committed is still delivered.
-  /// Errors: NOT_FOUND.
+  /// Ends the enrollment of a producer that has said good-bye: its Producer is destroyed. The
+  /// messages that it committed are still delivered.
+  ///
+  /// Errors: NOT_FOUND (UNKNOWN_PRODUCER).
   absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
 
-  /// The next message, if one is complete. Never waits: for no producer, and not for Tick either.
-  /// A resend that arrives while its first copy is polled but not yet copied out stays in the ring
-  /// until then.
+  /// The next message, if one is complete. Never waits, neither for a producer nor for Tick. A
+  /// resend that arrives between the poll and the copy of the first one stays in the ring until the
+  /// copy is made.
   std::optional<Delivery> Poll();
-  /// Poll until `deadline` or Interrupt; spins shortly, then sleeps until a producer rings.
+  /// Polls until a message comes, `deadline` passes or Interrupt is called. Spins for a short time,
+  /// then sleeps until a producer rings the doorbell.
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
-  /// Makes Wait return now, and every later Wait at once. For shutting down.
+  /// Makes the current Wait and every later one return at once. For shutting down.
   void Interrupt();
 
-  /// One step of recovery at time `now` of the clock: breaks locks and skips holes of fenced
-  /// owners, moves the ring when a live owner is suspected. Call it every few milliseconds. Returns
-  /// true when it changed the ring.
+  /// One step of recovery at time `now` of the clock: breaks the locks and skips the holes of
+  /// fenced owners, and moves the ring away from a live owner that it suspects. Call it every few
+  /// milliseconds. Returns true when it changed the ring.
   bool Tick(base::MonotonicTime now);
-  /// Waits until the next Tick is due: `watchful` from now, or `calm` while the consumer sleeps and
-  /// nobody was seen in the middle of a send; a sleeper that is woken and finds somebody there ends
-  /// the calm. The ticking thread.
+  /// Waits until the next Tick is due: for `calm` while the consumer sleeps and no producer is in
+  /// the middle of a send, else for `watchful`. A consumer that wakes up and sees a producer in the
+  /// middle of a send ends the calm.
   void Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm);
 
   [[nodiscard]] ConsumerCounters counters() const;
-  /// The newest. kShared: changes when the ring moves, and producers of older ones must be enrolled
-  /// again. kPerProducer: every segment has its own.
+  /// The newest generation. In a shared ring it changes when the ring moves, and the producers of
+  /// older generations must enroll again. With a segment per producer each segment has its own.
   [[nodiscard]] Generation generation() const;
-  /// Payload bytes between head and tail, and messages, of all segments; for metrics.
+  /// The messages between head and tail of all segments and their payload bytes, for metrics.
   struct Fill {
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0;

@@ -1,4 +1,4 @@
-// What Consumer and its deliveries share. Internal to the ring.
+// The state that a Consumer and its deliveries share. Internal to the ring.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,17 @@
 
 namespace onepiece::ring {
 
-/// Threading: As Consumer's. One mutex guards everything below it; no code holds it while it waits
-/// for a producer, makes or destroys a segment or an access, fences, or copies a payload.
+/// Implements Consumer: enrollment.cc lets producers in, consume.cc takes messages out, recovery.cc
+/// breaks locks and skips holes, retirement.cc leaves segments behind, health.cc takes snapshots.
+///
+/// Threading: as Consumer. One mutex guards the state. No code holds it while it waits for a
+/// producer, makes or destroys a segment or an access, fences a peer, or copies a payload.
 class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
  public:
   ConsumerCore(fabric::Fabric& fabric, ConsumerOptions options, base::Clock& clock,
                std::shared_ptr<fabric::Doorbell> doorbell);
-  /// Before anything else.
+  /// Makes the shared ring's segment. Call it first.
+  ///
   /// Errors: those of Fabric::Register.
   absl::Status Open();
 
@@ -42,35 +46,40 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 
  private:
-  /// Since when recovery sees the same thing.
+  /// Since when recovery has seen the same thing, for instance one lock word.
   struct Suspicion {
     std::uint64_t what = 0;
     std::optional<base::MonotonicTime> since;
-    bool counted = false;  ///< As a stall.
+    bool counted = false;  ///< The counters have it as a stall.
+    /// Notes that recovery sees `what_now`; returns for how long that has been so.
     base::Duration Age(std::uint64_t what_now, base::MonotonicTime now);
     void Clear() { since.reset(); }
   };
-  /// A segment in use. kShared: the only one, of all owners. kPerProducer: one owner's.
+  /// A segment that producers may write into, with what recovery watches in it. A shared ring has
+  /// one for all owners, else each owner has its own. `mutex_` guards its members.
   struct ActiveSegment {
     std::shared_ptr<Segment> segment;
-    bool unusable = false;  ///< It holds what no honest producer writes.
+    bool unusable = false;  ///< It holds what no correct producer writes.
     Suspicion lock;
     Suspicion hole;
     Suspicion tail;
-    Suspicion oldest;  ///< Nothing to suspect: since when the oldest message is seen.
+    Suspicion oldest;  ///< No suspicion: since when recovery has seen the oldest message.
   };
   struct Record {
     ProducerHealth health;
-    std::uint64_t delivered_seen = 0;  ///< When last_seen was noted.
+    std::uint64_t delivered_seen = 0;  ///< health.delivered when last_seen was noted.
   };
+  /// One enrollment. `mutex_` guards `fenced` and `until_seq`; the rest never changes.
   struct Owner {
     ProducerIdentity identity;
     std::shared_ptr<ActiveSegment> home;  ///< Where it writes.
     std::shared_ptr<Record> record;
     std::unique_ptr<fabric::Access> access;  ///< Does not outlive the region of `home`.
-    bool fenced = false;                     ///< Nothing of it can take effect any more.
-    std::optional<std::uint64_t> until_seq;  ///< Fenced: no slot of it lies at or behind this one.
+    bool fenced = false;                     ///< None of its operations can take effect any more.
+    /// Once it is fenced: all its slots have smaller numbers.
+    std::optional<std::uint64_t> until_seq;
   };
+  /// A committed message of a retired segment.
   struct Drained {
     std::shared_ptr<Segment> segment;
     Slot slot;
@@ -78,27 +87,28 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     std::shared_ptr<Record> record;
   };
   enum class Advice : std::uint8_t { kNothing, kChanged, kMove };
-  /// What a look at a ring's memory says is to be done without the mutex.
+  /// The result of a look at a ring's memory: what Tick does next, without the mutex.
   struct Findings {
     bool changed = false;
     bool move = false;
-    bool prepare = false;  ///< A move may be near.
+    bool prepare = false;  ///< A move may come soon.
     struct Suspect {
       std::shared_ptr<Owner> owner;
-      bool timed_out = false;  ///< Else it is dead.
+      bool timed_out = false;  ///< False: its process is dead.
     };
     std::vector<Suspect> suspects;
   };
-  /// What is to be destroyed once the mutex is free.
+  /// Things to destroy once the mutex is free. Declare it before the lock.
   using Trash = std::vector<std::shared_ptr<void>>;
   using Owners = std::unordered_map<std::uint16_t, std::shared_ptr<Owner>>;
 
   [[nodiscard]] bool shared() const { return options_.shape == Shape::kShared; }
   absl::StatusOr<std::shared_ptr<ActiveSegment>> NewSegment();
 
-  // These two take mutex_. Poll, which tells producers of the room there is when it finds nothing
-  // and `show_heads` is set; Poll until the options' spin time is over.
+  /// Polls once. When it finds nothing and `show_heads` is set, it shows producers the room there
+  /// is.
   std::optional<Delivery> Look(bool show_heads);
+  /// Polls until the options' spin time is over.
   std::optional<Delivery> Spin(base::MonotonicTime deadline);
 
   std::optional<Delivery> PollLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -140,7 +150,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   void TakeRest(const std::shared_ptr<Segment>& old) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TooManyRetired() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // These take mutex_ themselves.
+  // These lock mutex_ themselves.
   absl::StatusOr<ProducerGrant> TryEnroll(const ProducerIdentity& identity);
   bool MakeRoom();
   bool FenceAll(const Findings& findings);
@@ -162,20 +172,21 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   DedupWindow dedup_ ABSL_GUARDED_BY(mutex_);
   // Committed messages of retired segments, delivered first.
   std::deque<Drained> drained_ ABSL_GUARDED_BY(mutex_);
-  // Those that messages may still hold.
+  // Retired segments whose memory messages may still hold.
   std::vector<std::weak_ptr<Segment>> retired_ ABSL_GUARDED_BY(mutex_);
-  // Memory of drained messages that nobody gets; for the next Tick.
+  // Memory of drained messages that nobody gets. The next Tick frees it, because Poll must not
+  // wait.
   Trash dropped_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<ProducerId, std::shared_ptr<Record>> records_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::MonotonicTime> next_sweep_ ABSL_GUARDED_BY(mutex_);
   bool asleep_ ABSL_GUARDED_BY(mutex_) = false;  // Wait is at its doorbell.
-  // Rest is, and wants care_wanted_ to end that.
+  // Rest rests for its longer time; setting care_wanted_ ends that.
   bool resting_calmly_ ABSL_GUARDED_BY(mutex_) = false;
   bool care_wanted_ ABSL_GUARDED_BY(mutex_) = false;
   base::CondVar care_changed_;
   ConsumerCounters counters_ ABSL_GUARDED_BY(mutex_);
 
-  // The ticking thread's alone.
+  // Only the ticking thread uses these.
   // Memory to move to, made while a stall is not yet a suspicion.
   std::shared_ptr<ActiveSegment> spare_;
   // No move before this time, after one that failed.

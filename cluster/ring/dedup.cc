@@ -42,7 +42,7 @@ DedupWindow::Verdict DedupWindow::Offer(ProducerId producer_id, std::uint64_t me
   }
   const auto [old_id, old_stamp] = std::exchange(producer.order[producer.oldest], newest);
   producer.oldest = (producer.oldest + 1) % ids_per_producer_;
-  // An id that was forgotten and offered again has a younger stamp.
+  // If the old id was forgotten and offered again, its entry has a younger stamp and must stay.
   const auto old = producer.ids.find(old_id);
   if (old != producer.ids.end() && old->second.stamp == old_stamp) producer.ids.erase(old);
   return Verdict::kNew;

@@ -1,4 +1,4 @@
-// Which messages of which producers have been seen. Internal to the ring.
+// Remembers which messages of which producers have been seen. Internal to the ring.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,20 @@
 
 namespace onepiece::ring {
 
-/// The last message ids of every producer, keyed by its stable id: survives reconnects, restarts of
-/// the producer and moves of the ring. Bounded in ids and in producers. Not thread-safe (the
-/// consumer's mutex guards it).
+/// The last message ids of each producer. Reconnects, restarts of a producer and moves of the ring
+/// do not clear it. It remembers a bounded number of ids and of producers, and forgets the producer
+/// that it has not heard of for the longest time.
+///
+/// Threading: not thread-safe. The consumer's mutex guards it.
 class DedupWindow {
  public:
   DedupWindow(std::size_t ids_per_producer, std::size_t max_producers)
       : ids_per_producer_(ids_per_producer), max_producers_(max_producers) {}
 
   enum class Verdict : std::uint8_t {
-    kNew,      ///< Now recorded as handed out.
-    kPending,  ///< Handed out, not yet settled: perhaps its copy will prove corrupt.
-    kSeen,
+    kNew,      ///< Never seen. Recorded as handed out.
+    kPending,  ///< Handed out and not yet settled: its copy may still prove corrupt.
+    kSeen,     ///< Consumed before.
   };
 
   /// Whether Enroll would refuse. Records nothing.
@@ -32,7 +34,8 @@ class DedupWindow {
   bool Enroll(ProducerId producer_id, Incarnation incarnation);
   /// Judges a message, and records it when new.
   Verdict Offer(ProducerId producer_id, std::uint64_t message_id);
-  /// The message was consumed (`good`), or its bytes were wrong: then a resend shall be taken.
+  /// Notes that the message was consumed (`good`) or that its bytes were wrong; then it forgets the
+  /// message, so that a resend counts as new.
   void Settle(ProducerId producer_id, std::uint64_t message_id, bool good);
 
  private:
@@ -44,7 +47,7 @@ class DedupWindow {
     Incarnation incarnation;
     std::uint64_t last_use = 0;
     absl::flat_hash_map<std::uint64_t, SeenId> ids;
-    // Ids and stamps; once it is full, `oldest` is overwritten next.
+    // A circle of ids and stamps. Once it is full, the next id overwrites the one at `oldest`.
     std::vector<std::pair<std::uint64_t, std::uint64_t>> order;
     std::size_t oldest = 0;
   };
@@ -52,7 +55,7 @@ class DedupWindow {
 
   const std::size_t ids_per_producer_;
   const std::size_t max_producers_;
-  std::uint64_t clock_ = 0;  // Counts uses and stamps.
+  std::uint64_t clock_ = 0;  // The last stamp: counts uses of producers and new ids.
   absl::flat_hash_map<ProducerId, std::unique_ptr<Producer>> producers_;
 };
 

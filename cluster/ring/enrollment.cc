@@ -1,4 +1,4 @@
-// ConsumerCore: who may write into the ring.
+// ConsumerCore: enrolls the producers that may write into the ring.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,8 @@
 namespace onepiece::ring {
 namespace {
 
-// A producer of another host that died, or whose good-bye was lost, looks like one that is silent.
+// After this long without a message, a producer may lose its place to another one. A producer of
+// another host that died, or whose good-bye was lost, looks the same as one that is silent.
 constexpr base::Duration kSilence = std::chrono::minutes(1);
 
 }  // namespace
@@ -34,8 +35,8 @@ absl::StatusOr<ProducerGrant> ConsumerCore::Enroll(const ProducerIdentity& ident
   return grant;
 }
 
-// Takes the place of the producer that has been silent longest, if long enough and if the backend
-// can fence it: one that lives after all is told so by its next send, and asks again.
+// Fences the producer that has been silent longest, if it was silent for long enough and the
+// backend can fence it. If it lives after all, its next send says `reconnect`, and it asks again.
 bool ConsumerCore::MakeRoom() {
   std::shared_ptr<Owner> silent;
   {
@@ -70,16 +71,16 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& id
     former = OwnersOf(identity.producer_id);
   }
   const std::vector<std::shared_ptr<Owner>> before = former;
-  // Outside the mutex: memory, a connection and a fence may take the backend milliseconds.
+  // The mutex is free here: memory, a connection and a fence may take the backend milliseconds.
   if (active == nullptr) {
     ONEPIECE_ASSIGN_OR_RETURN(active, NewSegment());
   }
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<fabric::Access> access,
                             active->segment->region().Accept(identity.offer));
-  // The same process asks again: it has destroyed its former Producer. What that one had under way
-  // is fenced here; a backend that cannot do that has nothing under way without a channel. A former
-  // process stays an owner until it is dead or has been waited for in vain; but a segment of its
-  // own is simply left to it.
+  // When the same process asks again, it has destroyed its former Producer. Revoke fences what that
+  // one had under way; on a backend that cannot revoke, nothing is under way without a channel. A
+  // former process stays an owner of the shared segment until it is dead or times out. A segment of
+  // its own is simply left to it.
   std::erase_if(former, [&](const std::shared_ptr<Owner>& owner) {
     return shared() && !owner->access->Revoke() && owner->access->peer() != identity.offer.peer;
   });
@@ -87,14 +88,15 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& id
   if (shared() && active != active_.front()) {
     trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
-                           "the ring moved while the producer was let in; ask again");
+                           "the ring moved while the producer enrolled; ask again");
   }
   ForgetGoneOwners(trash);
   if (absl::Status refused = MayEnroll(identity); !refused.ok()) {
     trash.push_back(std::move(access));
     return refused;
   }
-  // One that was let in meanwhile, by a call whose answer is late, is replaced too.
+  // Another call for the same producer, whose answer is late, may have enrolled it meanwhile. That
+  // enrollment is replaced too.
   if (!shared()) {
     former = OwnersOf(identity.producer_id);
   } else if (std::ranges::any_of(OwnersOf(identity.producer_id), [&](const auto& owner) {
@@ -102,7 +104,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& id
              })) {
     trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "ADMISSION_OVERTAKEN",
-                           "the producer was let in by another call meanwhile; ask again");
+                           "another call enrolled the producer meanwhile; ask again");
   }
   (void)dedup_.Enroll(identity.producer_id, identity.incarnation);
   for (const std::shared_ptr<Owner>& owner : former) {
@@ -144,7 +146,8 @@ absl::Status ConsumerCore::MayEnroll(const ProducerIdentity& identity) {
                                " was enrolled with incarnation " +
                                std::to_string(identity.incarnation.value) + " or a later one");
   }
-  // Those that this enrollment replaces make room, and so do dead ones.
+  // The owners that this enrollment replaces make room, and so do dead ones. PeerIsDead costs a
+  // system call, so it is asked only when the ring seems full.
   const auto stays = [&](const auto& entry) {
     const Owner& owner = *entry.second;
     const bool replaced = owner.identity.producer_id == identity.producer_id &&
@@ -176,7 +179,7 @@ absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnati
   }
   for (const auto& owner : found) {
     if (owner->identity.incarnation != incarnation) continue;
-    // What it had under way on a fabric is ended by the fence; on shm there is nothing.
+    // The fence ends what the producer had under way on a network; on shm nothing is under way.
     (void)owner->access->Revoke();
     Trash trash;
     const base::MutexLock lock(mutex_);
@@ -188,9 +191,10 @@ absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnati
                          "producer " + std::to_string(producer_id.value) + " is not enrolled");
 }
 
-// A fenced owner is remembered until everything it may have published has been consumed.
+// Forgets a fenced owner once everything that it may have published has been consumed. Until then
+// its slots must be told from those of an unknown owner.
 void ConsumerCore::ForgetGoneOwners(Trash& trash) {
-  if (!shared()) return;  // They go with their segments.
+  if (!shared()) return;  // Owners of a segment go with it.
   Segment& segment = *active_.front()->segment;
   const std::uint64_t lock_word = segment.ReadLock();
   const auto tail = segment.ReadTail();

@@ -10,9 +10,9 @@ namespace onepiece::ring {
 namespace {
 
 constexpr std::uint64_t kGrantMagic = 0x544e41524752;  // "RGRANT"
-// Of the memory layout, the grant and the rules of docs/ring-protocol.md together.
+// The version of the memory layout, the grant and the rules of docs/ring-protocol.md together.
 constexpr std::uint64_t kProtocolVersion = 2;
-// A serialised region with the longest address and details.
+// The limit of a serialised region, with the longest address and details.
 constexpr std::size_t kMaxRegionTextBytes = 8192;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a consumer and a producer tell each other over the control plane before the first message.
+// What a producer and a consumer tell each other over the control plane before the first message.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace onepiece::ring {
 
-/// Who asks for enrollment.
+/// A producer that asks to be enrolled.
 struct ProducerIdentity {
   ProducerId producer_id;
   Incarnation incarnation;
-  fabric::Offer offer;  ///< Of the dialer that the producer will connect with.
-  std::string name;     ///< For people: the node's.
+  fabric::Offer offer;  ///< The offer of the dialer that the producer connects with.
+  std::string name;     ///< The node's name, for people.
 };
 
-/// What an enrolled producer may write into: one segment. Travels in the answer of the control
-/// plane's call.
+/// The segment that an enrolled producer may write into. Travels in the answer to its call on the
+/// control plane.
 struct ProducerGrant {
   fabric::RemoteRegion region;
   Shape shape = Shape::kShared;
@@ -31,9 +31,10 @@ struct ProducerGrant {
   std::uint32_t slots = 0;
 
   [[nodiscard]] std::string Serialize() const;
-  /// Checks form, geometry and that the geometry fits the region's length.
-  /// Errors: INVALID_ARGUMENT with reason MALFORMED_GRANT or, from a consumer that speaks another
-  /// version of the ring's protocol, PROTOCOL_VERSION.
+  /// Checks the form, the geometry, and that the geometry fits the region's length.
+  ///
+  /// Errors: INVALID_ARGUMENT (MALFORMED_GRANT; PROTOCOL_VERSION when the consumer speaks another
+  /// version of the ring's protocol).
   static absl::StatusOr<ProducerGrant> Parse(std::string_view bytes);
 };
 

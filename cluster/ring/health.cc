@@ -1,4 +1,4 @@
-// ConsumerCore: what it knows of its producers and of itself.
+// ConsumerCore: takes snapshots of the ring and of its producers.
 #include "cluster/ring/health.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace onepiece::ring {
 namespace {
 
-// Producers that have gone are remembered for a while; this many at most.
+// How many producers that have gone are remembered at most.
 constexpr std::size_t kMaxDeparted = 64;
 
 }  // namespace
@@ -26,8 +26,8 @@ std::shared_ptr<ConsumerCore::Record> ConsumerCore::RecordOf(const ProducerIdent
   record->health.last_seen = clock_.Now();
   ++record->health.enrollments;
   auto kept = record;
-  // A record is its owner's and the table's; one that only the table holds is of a producer that
-  // has gone.
+  // The owner and the table share a record. A record that only the table holds belongs to a
+  // producer that has gone.
   if (records_.size() > options_.max_producers + kMaxDeparted) {
     auto oldest = records_.end();
     for (auto it = records_.begin(); it != records_.end(); ++it) {
@@ -42,7 +42,8 @@ std::shared_ptr<ConsumerCore::Record> ConsumerCore::RecordOf(const ProducerIdent
   return kept;
 }
 
-// Notes who has sent something since the last look: no message pays for reading the clock.
+// Notes which producers have sent something since the last look. So no message pays for reading the
+// clock.
 void ConsumerCore::NoteSeen(base::MonotonicTime now) const {
   for (const auto& [id, record] : records_) {
     if (record->delivered_seen == record->health.delivered) continue;

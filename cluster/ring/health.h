@@ -1,4 +1,4 @@
-// How a ring is, for people and metrics: a snapshot that disturbs nobody.
+// A snapshot of a ring, for people and metrics. Taking one disturbs neither side.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 
 namespace onepiece::ring {
 
-/// What a consumer knows of one producer, enrolled or gone. Counters only grow, over reconnects
-/// too.
+/// What a consumer knows of one producer, enrolled or gone. The counters only grow; a reconnect
+/// does not reset them.
 struct ProducerHealth {
   ProducerId producer_id;
-  Incarnation incarnation;  ///< Of its last enrollment.
-  std::string name;         ///< As it introduced itself.
+  Incarnation incarnation;  ///< That of its last enrollment.
+  std::string name;         ///< ProducerIdentity::name of its last enrollment.
   fabric::PeerIdentity peer;
   bool connected = false;
   std::uint64_t enrollments = 0;
   std::uint64_t delivered = 0;
   std::uint64_t delivered_bytes = 0;
   std::uint64_t duplicates = 0;
-  /// Messages under its name with a wrong checksum; in a segment of its own also everything else
-  /// that no honest producer writes.
+  /// Its messages with a wrong checksum. In a segment of its own, also everything else that no
+  /// correct producer writes.
   std::uint64_t corrupted = 0;
-  std::uint64_t stalls = 0;   ///< Times that it held the ring up for longer than a time-out.
-  std::uint64_t hostile = 0;  ///< Segments of its own that were retired because of what was there.
-  base::MonotonicTime last_seen{};  ///< Enrollment or message; to the second.
+  std::uint64_t stalls = 0;   ///< Times that it held the ring up for longer than a timeout.
+  std::uint64_t hostile = 0;  ///< Its own segments that were retired for what it wrote into them.
+  base::MonotonicTime last_seen{};  ///< Its last enrollment or message, accurate to a second.
 };
 
 struct RingHealth {
   Shape shape = Shape::kShared;
   Generation generation;
-  std::uint64_t capacity_bytes = 0;  ///< Of all segments, as the next three.
+  std::uint64_t capacity_bytes = 0;  ///< The sum of all segments, as are the next three.
   std::uint64_t used_bytes = 0;
   std::uint64_t slots = 0;
   std::uint64_t used_slots = 0;
-  /// How long the oldest message has been seen waiting. Found by looking now and then: it may be
-  /// older.
+  /// How long recovery has seen the oldest message wait. It looks from time to time, so the message
+  /// may be older.
   base::Duration oldest_age{};
   bool sleeping = false;  ///< The consumer waits for a message.
   ConsumerCounters counters;

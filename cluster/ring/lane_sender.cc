@@ -1,6 +1,6 @@
-// FDR-S: the segment is this producer's alone, so one round trip does: payload, slot, head. Nobody
-// else writes; where the next message goes is known here, and how much room there is, as of the
-// head that the last send brought along.
+// FDR-S: this producer alone writes into the segment, so one round trip sends a message: it writes
+// the payload and the slot, and reads the head. The sender knows where its next message goes, and
+// how much room there was when the last send read the head.
 #include <array>
 #include <utility>
 
@@ -24,7 +24,7 @@ class LaneSender final : public Sender {
   std::optional<SendResult> LookForRoom(const Room& room);
 
   Tail tail_;  // Where the next message goes. A segment starts empty.
-  Head head_;  // As last seen; the true one is never behind it.
+  Head head_;  // The head as last read. The true one is never behind it.
 };
 
 SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime /*deadline*/) {
@@ -59,7 +59,7 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
   return Confirm(message, words, /*notified=*/false, head_);
 }
 
-// The room known of does not do: reads the head once (again while it fails its check).
+// Called when the known room is too small. Reads the head, and rereads it while it fails its check.
 std::optional<SendResult> LaneSender::LookForRoom(const Room& room) {
   std::optional<Head> head;
   for (int read = 0; !head.has_value() && read <= kMaxRereads; ++read) {

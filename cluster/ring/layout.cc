@@ -5,14 +5,14 @@
 namespace onepiece::ring {
 namespace {
 
-// Each line's check starts from another value, so that one kind of line never passes for another.
+// The salt of each kind of line is part of its check, so that no kind passes for another.
 constexpr std::uint64_t kTailSalt = 0x5441494c;
 constexpr std::uint64_t kHeadSalt = 0x48454144;
 constexpr std::uint32_t kSlotSalt = 0x534c4f54;
 
 constexpr std::uint64_t kUncheckedBit = std::uint64_t{1} << 24;
 
-// High half: the salt. Low half: CRC-32C. So zeroed memory never passes.
+// The salt in the high half and the CRC-32C in the low half. Zeroed memory never passes.
 std::uint64_t CheckOf(std::span<const std::uint64_t> words, std::uint64_t salt) {
   return salt << 32 | base::Crc32c(std::as_bytes(words));
 }
@@ -78,7 +78,7 @@ std::optional<Slot> DecodeSlot(std::span<const std::uint64_t, kSlotWords> words)
             .payload_checked = (words[5] & kUncheckedBit) == 0};
   const bool known_state = slot.state == SlotState::kReserved ||
                            slot.state == SlotState::kCommitted || slot.state == SlotState::kPad;
-  // Bits that we never write: whoever wrote them does not speak this layout.
+  // Refuses bits that no writer of this layout sets.
   if (!known_state || words[5] != StateWord(slot) || words[6] >> 32 != 0) return std::nullopt;
   return slot;
 }

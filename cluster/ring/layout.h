@@ -1,16 +1,18 @@
-// Memory of the fenced double ring, in the consumer's region. 64-byte lines; each word has one
-// class of writer; each line that the other side reads carries its own check, because a reader may
-// see any mix of old and new words.
+// The memory of the fenced double ring, in the consumer's region. It consists of 64-byte lines. One
+// side writes each word. A reader may see any mix of old and new words, so each line that the other
+// side reads carries its own check.
 //
-//   0    lock   0 = free, else owner:16 | nonce:48. Compare-and-swap only.
-//   64   tail   seq, offset, check. Written by the lock's holder (by recovery, once the holder is
-//   fenced). 128  head   seq, offset, generation, capacity, slots, flags, check. Written by the
-//   consumer. 192  slots  64 bytes each: slot of message `seq` is number seq % slots. …    buffer
-//   payloads, at a multiple of 4096.
+//     at  line
+//      0  lock    0 = free, else owner:16 | nonce:48. Changed by compare-and-swap only.
+//     64  tail    seq, offset, check. The lock's holder writes it, and recovery once it has fenced
+//                 the holder.
+//    128  head    seq, offset, generation, capacity, slots, flags, check. The consumer writes it.
+//    192  slots   64 bytes each. The slot of message `seq` is number seq % slots.
+//      …  buffer  The payloads, from a multiple of 4096 on.
 //
-// seq and offset only grow; the byte at `offset` lies at offset % capacity of the buffer. A payload
-// is contiguous and takes a multiple of 64 bytes; a PAD slot covers the rest of a lap where one
-// would wrap.
+// seq and offset only grow. The byte at `offset` lies at offset % capacity of the buffer. A payload
+// is contiguous and takes a multiple of 64 bytes. Where a payload would wrap, a PAD slot covers the
+// rest of the lap.
 #pragma once
 
 #include <array>
@@ -44,25 +46,25 @@ inline constexpr std::uint64_t kMaxCapacityBytes = std::uint64_t{1} << 40;
 inline constexpr std::uint32_t kMinSlots = 4;  // A message and its PAD, twice.
 inline constexpr std::uint32_t kMaxSlots = 65536;
 
-/// How producers come into a ring.
+/// How a ring's producers share its memory.
 enum class Shape : std::uint8_t {
-  kShared = 1,       ///< All write into one segment, one at a time holds its lock (FDR-L).
-  kPerProducer = 2,  ///< A segment for each; its lock and tail lines are not used (FDR-S).
+  kShared = 1,       ///< All write into one segment; one at a time holds its lock (FDR-L).
+  kPerProducer = 2,  ///< Each has a segment, which does not use its lock and tail lines (FDR-S).
 };
 
-/// Bits of Head::flags.
-inline constexpr std::uint64_t kFlagSleeping =
-    1;  ///< The consumer wants its doorbell rung after a commit.
-inline constexpr std::uint64_t kFlagRetired = 2;  ///< This generation is over.
+/// A bit of Head::flags: the consumer sleeps, and whoever commits a message rings its doorbell.
+inline constexpr std::uint64_t kFlagSleeping = 1;
+/// A bit of Head::flags: this generation is over.
+inline constexpr std::uint64_t kFlagRetired = 2;
 
 struct Tail {
-  std::uint64_t seq = 0;     ///< Of the next message.
+  std::uint64_t seq = 0;     ///< The next message's.
   std::uint64_t offset = 0;  ///< Where its payload starts.
   friend bool operator==(const Tail&, const Tail&) = default;
 };
 
 struct Head {
-  std::uint64_t seq = 0;     ///< Of the oldest message whose bytes are still held.
+  std::uint64_t seq = 0;     ///< The oldest message's whose bytes are still held.
   std::uint64_t offset = 0;  ///< Where its payload starts.
   Generation generation;
   std::uint64_t capacity_bytes = 0;
@@ -74,7 +76,7 @@ struct Head {
 enum class SlotState : std::uint8_t {
   kReserved = 1,   ///< Its bytes belong to `owner`, who is still writing them.
   kCommitted = 2,  ///< Complete.
-  kPad = 3,        ///< Nothing but skipped bytes; valid once the tail has passed it.
+  kPad = 3,        ///< Skipped bytes and no message; valid once the tail has passed it.
 };
 
 struct Slot {
@@ -86,8 +88,9 @@ struct Slot {
   std::uint16_t owner = 0;
   SlotState state = SlotState::kReserved;
   std::uint32_t payload_crc32c = 0;
-  /// False: the producer has computed no payload_crc32c, the consumer copies without a check. The
-  /// slot's own check holds all the same. Bit 24 of the word of owner and state, inverted.
+  /// False when the producer has not computed payload_crc32c; then the consumer copies without that
+  /// check. The slot's own check holds all the same. It is bit 24 of the word of owner and state,
+  /// inverted.
   bool payload_checked = true;
   friend bool operator==(const Slot&, const Slot&) = default;
 };
@@ -100,7 +103,7 @@ static_assert(sizeof(SlotWords) == kLineBytes);
 TailWords EncodeTail(const Tail& tail);
 HeadWords EncodeHead(const Head& head);
 SlotWords EncodeSlot(const Slot& slot);
-/// nullopt: the check fails, that is, the line is being written (or hostile).
+/// nullopt when the check fails: the line is being written, or it is hostile.
 std::optional<Tail> DecodeTail(std::span<const std::uint64_t, kTailWords> words);
 std::optional<Head> DecodeHead(std::span<const std::uint64_t, kHeadWords> words);
 std::optional<Slot> DecodeSlot(std::span<const std::uint64_t, kSlotWords> words);
@@ -110,12 +113,12 @@ std::uint64_t LockWord(std::uint16_t owner, std::uint64_t nonce);
 std::uint16_t LockOwner(std::uint64_t word);
 inline constexpr std::uint64_t kNonceMask = (std::uint64_t{1} << 48) - 1;
 
-/// Where things lie for one geometry. A value type.
+/// Where the lines and the buffer of one geometry lie. A value type.
 struct Layout {
   std::uint64_t capacity_bytes = 0;
   std::uint32_t slots = 0;
 
-  /// Within the limits above and aligned.
+  /// True when the geometry is within the limits above and aligned.
   [[nodiscard]] bool Valid() const;
   [[nodiscard]] std::uint64_t SlotOffset(std::uint64_t seq) const {
     return kSlotsOffset + (seq % slots) * kLineBytes;

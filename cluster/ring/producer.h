@@ -1,6 +1,6 @@
-// Sending half of the fenced double ring (docs/ring-protocol.md). Two round trips a message in a
-// shared segment, one in a segment of its own; no CPU of the consumer's host takes part; the lock
-// is never held while a payload travels; a producer never breaks a lock.
+// The sending half of the fenced double ring (docs/ring-protocol.md). A message takes two round
+// trips in a shared segment, and one in the producer's own. The consumer's processor takes no part.
+// No producer holds the lock while a payload travels, and none ever breaks a lock.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +24,47 @@ using Piece = base::Piece;
 
 enum class SendOutcome : std::uint8_t {
   kOk,  ///< Acknowledged: delivered exactly once while the consumer lives.
-  /// Definitely not sent; may go to another instance, or here again after a pause: a loop without
-  /// one takes the processor from whoever holds the ring up.
+  /// Definitely not sent. The caller may send it to another instance, or retry here after a pause.
+  /// A retry without a pause takes the processor from the one that holds the ring up.
   kBusy,
-  kUnknown,  ///< Perhaps sent: resend to the same consumer with the same message id until definite.
+  /// Perhaps sent. The caller resends it to the same consumer, with the same message id, until the
+  /// outcome is definite.
+  kUnknown,
 };
 
 struct SendResult {
   SendOutcome outcome = SendOutcome::kBusy;
-  /// This producer is of no more use (ring moved, consumer gone, channel broken): destroy it, ask
-  /// the consumer for a new grant with a greater incarnation, make a new one.
+  /// This producer is of no more use: the ring moved, the consumer is gone, or the channel is
+  /// broken. Destroy it, ask the consumer for a grant with a greater incarnation, and make a new
+  /// one.
   bool reconnect = false;
-  /// Why, when not kOk; for logs. Reasons: RING_FULL, RING_LOCKED, RING_UNREADABLE, RING_MOVED, or
-  /// the channel's.
+  /// Why the outcome is not kOk, for logs. Its reason is RING_FULL, RING_LOCKED, RING_UNREADABLE,
+  /// RING_MOVED, RING_FENCED, CHANNEL_BROKEN or one of the channel's.
   absl::Status detail;
 };
 
-/// Ownership: Owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
-/// Threading: One thread at a time.
-/// Blocking: Send waits for the lock with jittered backoff, at most until its deadline, never for
-/// room.
+/// One producer's way into one segment.
+///
+/// Ownership: owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
+///
+/// Threading: one thread at a time.
+///
+/// Blocking: Send waits for the lock with a jittered backoff, at most until its deadline. It never
+/// waits for room.
 class Producer {
  public:
-  /// `dialer` made the offer that `grant` answers. Errors: those of Dialer::Connect;
-  /// INVALID_ARGUMENT when the grant does not fit the region.
+  /// `dialer` made the offer that `grant` answers.
+  ///
+  /// Errors: INVALID_ARGUMENT (MALFORMED_GRANT: its geometry does not fit its region), and those of
+  /// Dialer::Connect.
   static absl::StatusOr<std::unique_ptr<Producer>> Connect(
       fabric::Dialer& dialer, const ProducerGrant& grant, ProducerOptions options = {},
       base::Clock& clock = base::SystemClock());
 
-  /// Sends the pieces as one message. `message_id` is unique for this producer_id; a resend carries
-  /// the same. `deadline` limits the wait for the lock.
-  /// Errors: INVALID_ARGUMENT (EMPTY_MESSAGE, MESSAGE_TOO_LARGE), nothing was sent.
+  /// Sends the pieces as one message. `message_id` is unique for this producer id; a resend carries
+  /// the same one. `deadline` limits the wait for the lock.
+  ///
+  /// Errors: INVALID_ARGUMENT (EMPTY_MESSAGE, MESSAGE_TOO_LARGE): nothing was sent.
   absl::StatusOr<SendResult> Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                   base::MonotonicTime deadline);
 
@@ -64,9 +74,9 @@ class Producer {
 
   [[nodiscard]] std::uint64_t max_message_bytes() const { return layout_.max_message_bytes(); }
   [[nodiscard]] Generation generation() const { return grant_.generation; }
-  /// Any thread.
+  /// Any thread may call it.
   [[nodiscard]] fabric::ChannelCounters channel_counters() const;
-  /// The sending thread.
+  /// Only the sending thread may call it.
   [[nodiscard]] const ProducerCounters& counters() const;
 
  private:
@@ -76,7 +86,7 @@ class Producer {
   const ProducerGrant grant_;
   const bool payload_checksum_;
   const Layout layout_;
-  std::vector<std::span<const std::byte>> spans_;  // Scratch: the message's bytes.
+  std::vector<std::span<const std::byte>> spans_;  // Scratch space of Send: the message's bytes.
 };
 
 }  // namespace onepiece::ring

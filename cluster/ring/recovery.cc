@@ -1,9 +1,8 @@
-// ConsumerCore: breaking locks and skipping holes, always behind a fence; and the thread that does
-// it.
+// ConsumerCore: breaks locks and skips holes, always behind a fence; and the thread that does it.
 //
-// Three fences exist: an owner that has said good-bye can do nothing any more; one that is dead or
-// suspected is revoked where the backend can do that; from one that may still write, the ring moves
-// away to a fresh segment.
+// There are three fences. An owner that has said good-bye cannot do anything any more. An owner
+// that is dead or suspected is revoked, where the backend can do that. From an owner that may still
+// write, the ring moves away to a fresh segment.
 #include "cluster/ring/recovery.h"
 
 #include <algorithm>
@@ -24,8 +23,9 @@ base::Duration ConsumerCore::Suspicion::Age(std::uint64_t what_now, base::Monoto
   return now - *since;
 }
 
-// Whether `limit` has passed since `what_now` was first seen. Past half of it, memory to move to is
-// made: that takes long for a large ring, and would otherwise come on top of the time-out.
+// True when `limit` has passed since `what_now` was first seen. Past half of it, Tick makes the
+// memory to move to. For a large ring that takes long, and would otherwise come on top of the
+// timeout.
 bool ConsumerCore::TimedOut(Suspicion& suspicion, std::uint64_t what_now, base::MonotonicTime now,
                             base::Duration limit, Findings& findings) {
   const base::Duration age = suspicion.Age(what_now, now);
@@ -58,15 +58,15 @@ bool ConsumerCore::Tick(base::MonotonicTime now) {
   return changed;
 }
 
-// True when one of them is fenced now.
+// Returns true when at least one suspect is fenced now.
 bool ConsumerCore::FenceAll(const Findings& findings) {
   bool any = false;
   for (const Findings::Suspect& suspect : findings.suspects) {
-    // Without the mutex: it may take the backend milliseconds, and nobody waits for recovery.
+    // Revoke may take the backend milliseconds. The mutex is free, so nobody waits for it.
     if (!suspect.owner->access->Revoke()) continue;
     const base::MutexLock lock(mutex_);
     any = true;
-    if (suspect.owner->fenced) continue;  // By an enrollment or a good-bye meanwhile.
+    if (suspect.owner->fenced) continue;  // An enrollment or a good-bye was faster.
     suspect.owner->fenced = true;
     ++counters_.owners_fenced;
   }
@@ -132,10 +132,10 @@ ConsumerCore::Advice ConsumerCore::CheckLock(ActiveSegment& active, base::Monoto
     NoteSuspect(owner->second, suspected, active.lock, "holds the lock", findings);
     return Advice::kNothing;
   }
-  // The owner is fenced. If it held this lock when that happened, the lock is still as it was; else
-  // it is free or somebody else's, and there is nothing to break.
+  // The owner is fenced. If it held this lock then, the lock word is unchanged. Otherwise the lock
+  // is free or another owner's, and there is nothing to break.
   if (segment.ReadLock() != word) return Advice::kNothing;
-  // Before the lock is free: until then nobody else writes the tail.
+  // The tail is repaired while the lock is still taken, because until then nobody else writes it.
   if (!segment.ReadTail().has_value() && !RepairTail(segment)) return Advice::kMove;
   if (!segment.BreakLock(word)) return Advice::kMove;
   ++counters_.locks_broken;
@@ -143,7 +143,7 @@ ConsumerCore::Advice ConsumerCore::CheckLock(ActiveSegment& active, base::Monoto
   return Advice::kChanged;
 }
 
-// A dead owner is fenced at once, a live one when it is suspected.
+// A dead owner becomes a suspect at once, a live one only after a timeout.
 void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_out,
                                Suspicion& suspicion, const char* why, Findings& findings) {
   if (!timed_out && !owner->access->PeerIsDead()) return;
@@ -158,16 +158,16 @@ void ConsumerCore::NoteSuspect(const std::shared_ptr<Owner>& owner, bool timed_o
   findings.suspects.push_back({.owner = owner, .timed_out = timed_out});
 }
 
-// The owner died while it wrote the tail. Every slot it could have published was complete before,
-// so the tail is where the unbroken chain of slots ends; publishing a reservation of a fenced owner
-// is harmless, it is skipped.
+// The owner died while it wrote the tail. It completes every slot before it publishes it with the
+// tail, so the tail is where the unbroken chain of slots ends. Publishing a reservation of a fenced
+// owner is harmless: recovery skips it.
 bool ConsumerCore::RepairTail(Segment& segment) {
   Tail tail{.seq = segment.cursor_seq(), .offset = segment.cursor_offset()};
   while (tail.seq - segment.head().seq < options_.slots) {
     const auto slot = segment.ReadSlot(tail.seq);
     if (!slot.has_value()) {
-      // Somebody else's commit under way would look the same as the chain's end: only a move is
-      // safe then.
+      // This slot may be another owner's commit under way, which looks the same as the end of the
+      // chain. Then only a move is safe.
       if (segment.RawSlotSeq(tail.seq) == tail.seq) return false;
       break;
     }
@@ -191,7 +191,7 @@ ConsumerCore::Advice ConsumerCore::CheckHole(ActiveSegment& active, base::Monoto
     const std::uint64_t seq = segment.cursor_seq();
     const auto tail = segment.ReadTail();
     if (!tail.has_value()) {
-      // While the lock is held, CheckLock decides. With a free lock nobody is going to repair it.
+      // While the lock is held, CheckLock decides. With a free lock nobody else repairs the tail.
       const bool held = segment.ReadLock() != 0;
       if (held) active.tail.Clear();
       const bool stays =
@@ -200,7 +200,8 @@ ConsumerCore::Advice ConsumerCore::CheckHole(ActiveSegment& active, base::Monoto
     }
     active.tail.Clear();
     if (tail->seq <= seq) {
-      // Nothing is published, so a reservation here belongs to an owner that has not got that far.
+      // Nothing is published here. A reservation belongs to an owner that has not yet written the
+      // tail.
       active.hole.Clear();
       return advice;
     }
@@ -222,11 +223,11 @@ ConsumerCore::Advice ConsumerCore::CheckHole(ActiveSegment& active, base::Monoto
   return advice;
 }
 
-// A published reservation at the cursor.
+// Judges a published reservation at the cursor.
 ConsumerCore::Advice ConsumerCore::CheckReserved(ActiveSegment& active, const Slot& slot,
                                                  base::MonotonicTime now, Findings& findings) {
   Segment& segment = *active.segment;
-  // First of all: the length below sets the time-out, and the skip.
+  // This check comes first, because the length below sets the timeout and the size of the skip.
   if (!segment.Fits(slot, segment.cursor_offset())) {
     ++counters_.bad_structure;
     active.unusable = true;
@@ -240,7 +241,7 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(ActiveSegment& active, const Sl
     NoteSuspect(owner->second, suspected, active.hole, "does not finish its message", findings);
     return Advice::kNothing;
   }
-  // Looked at again behind the fence: it may have committed just before it died.
+  // Looks again, behind the fence: the owner may have committed just before it died.
   const auto again = segment.ReadSlot(slot.seq);
   if (again != slot) return Advice::kNothing;
   segment.Advance(slot);
@@ -250,7 +251,7 @@ ConsumerCore::Advice ConsumerCore::CheckReserved(ActiveSegment& active, const Sl
   return Advice::kChanged;
 }
 
-// Somebody holds the lock, or has published a reservation that it has not finished.
+// True when a producer holds the lock, or has published a reservation and not yet committed it.
 bool ConsumerCore::SomebodyMidway() const {
   if (!shared() || active_.empty()) return false;
   const Segment& segment = *active_.front()->segment;

@@ -8,10 +8,11 @@
 
 namespace onepiece::ring {
 
-/// Ticks and rests (Consumer::Rest) from its own thread until destroyed. The death of a producer in
-/// the middle of a send is noticed within `watchful`; an idle ring costs a look each `calm`.
+/// Calls Consumer::Tick and Consumer::Rest in turns, from its own thread, until destroyed. It
+/// notices within `watchful` that a producer died in the middle of a send. An idle ring costs one
+/// look each `calm`.
 ///
-/// Ownership: Borrows `consumer` and `clock`; destroy it before them. Destruction waits for the
+/// Ownership: borrows `consumer` and `clock`, which must outlive it. The destructor waits for the
 /// tick under way.
 class RecoveryRunner {
  public:

@@ -1,5 +1,5 @@
-// ConsumerCore: leaving a segment behind. That fences everybody who may still write into it: from
-// then on, whatever is written there lands in memory that nobody reads.
+// ConsumerCore: leaves a segment behind. That fences everybody who may still write into it: their
+// later writes land in memory that nobody reads.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,9 @@
 namespace onepiece::ring {
 namespace {
 
-// kShared: retired segments that messages may hold at a time. A peer that makes the ring move again
-// and again while nobody takes messages shall not use up the host's memory.
+// How many retired segments of a shared ring messages may hold at a time. The limit keeps a peer
+// that makes the ring move again and again, while nobody takes messages, from using up the host's
+// memory.
 constexpr std::size_t kMaxRetiredShared = 4;
 
 }  // namespace
@@ -19,8 +20,8 @@ constexpr std::size_t kMaxRetiredShared = 4;
 // The owners of `active` go with it.
 void ConsumerCore::Retire(std::shared_ptr<ActiveSegment> active, Trash& trash) {
   if (active->segment->retired()) return;
-  // The generation goes first. A producer that still saw the old one after its commit will say OK,
-  // and that commit is then before this store, so the last look sees it.
+  // The generation ends first. A producer that still sees it after its commit says OK. Then its
+  // commit came before this store, so the last look below sees the message.
   active->segment->Retire();
   if (shared()) {
     LastLook(active->segment);
@@ -38,9 +39,9 @@ void ConsumerCore::Retire(std::shared_ptr<ActiveSegment> active, Trash& trash) {
   trash.push_back(std::move(active));
 }
 
-// Takes what is committed; senders of the rest see the new generation before they can say OK. Slots
-// speak for themselves here: a hole may hide where the next one starts, so bytes must only lie in
-// order and in bounds.
+// Takes the committed messages along. The senders of all others see that the generation is over
+// before they can say OK. A hole may hide where the next payload starts, so a slot here need not
+// start where the one before it ends: its bytes must only lie in order and in bounds.
 void ConsumerCore::LastLook(const std::shared_ptr<Segment>& old) {
   std::uint64_t at_least = old->cursor_offset();
   const std::uint64_t end = old->head().seq + options_.slots;
@@ -69,8 +70,8 @@ void ConsumerCore::LastLook(const std::shared_ptr<Segment>& old) {
   }
 }
 
-// The same for a producer's own segment: its slots follow one another, up to the first that is not
-// as it should be.
+// The same for a producer's own segment. Its slots follow one another, so the first slot that
+// breaks the rules is the end.
 void ConsumerCore::TakeRest(const std::shared_ptr<Segment>& old) {
   while (const auto slot = old->Next()) {
     const auto owner = owners_.find(slot->owner);
@@ -97,23 +98,23 @@ void ConsumerCore::Prepare(bool wanted) {
   if (!wanted) {
     spare_.reset();
   } else if (spare_ == nullptr && shared()) {
-    // Without memory now, Move tries again.
+    // When there is no memory now, Move tries again.
     if (auto fresh = NewSegment(); fresh.ok()) spare_ = *std::move(fresh);
   }
 }
 
-// kShared: everybody is fenced at once.
+// Moves a shared ring to a fresh segment, which fences all its producers at once.
 bool ConsumerCore::Move() {
   if (next_move_.has_value() && clock_.Now() < *next_move_) return false;
   absl::StatusOr<std::shared_ptr<ActiveSegment>> fresh =
-      absl::ResourceExhaustedError("too many old ones hold messages that nobody takes");
+      absl::ResourceExhaustedError("too many retired segments hold messages that nobody takes");
   bool too_many = false;
   {
     const base::MutexLock lock(mutex_);
     too_many = TooManyRetired();
   }
   if (!too_many) {
-    // Outside the mutex: the pages of a large ring take a while.
+    // The mutex is free here, because making the pages of a large ring takes a while.
     fresh = std::exchange(spare_, nullptr);
     if (*fresh == nullptr) fresh = NewSegment();
   }
@@ -122,7 +123,7 @@ bool ConsumerCore::Move() {
     const base::MutexLock lock(mutex_);
     if (!fresh.ok()) {
       ++counters_.moves_failed;
-      // What is in the way goes when messages are taken, or memory is freed: not in a tick.
+      // The next tick cannot do better: messages must be taken or memory freed first. So it waits.
       next_move_ = clock_.Now() + options_.timeouts.Lock() / 2;
       spdlog::error("ring {}: no fresh segment: {}", options_.label, fresh.status().ToString());
       return false;
@@ -137,7 +138,8 @@ bool ConsumerCore::Move() {
   return true;
 }
 
-// kPerProducer: a liar loses its own segment, nobody else notices.
+// In a ring with a segment per producer, one that breaks the rules loses its own segment, and no
+// other producer notices.
 bool ConsumerCore::RetireUnusable(Trash& trash) {
   bool any = false;
   for (const std::shared_ptr<ActiveSegment>& active : std::vector(active_)) {
@@ -147,7 +149,7 @@ bool ConsumerCore::RetireUnusable(Trash& trash) {
       ++owner->record->health.hostile;
       ++owner->record->health.corrupted;
       spdlog::warn(
-          "ring {}: producer {} of {} (process {}) wrote what no honest one writes; retired",
+          "ring {}: producer {} of {} (process {}) broke the ring's rules; its segment is retired",
           options_.label, owner->identity.producer_id.value, owner->identity.name,
           owner->access->peer().pid);
     }

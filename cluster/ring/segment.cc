@@ -7,9 +7,9 @@
 namespace onepiece::ring {
 namespace {
 
-// The loopback chains are local on every backend; a longer wait means that the backend is gone.
+// Loopback chains are local on every backend. A longer wait means that the backend is gone.
 constexpr base::Duration kLoopbackTimeout = std::chrono::seconds(5);
-// Of the ring, what may be released without telling producers.
+// The share of the ring (one part in this many) that may be released before the head is published.
 constexpr std::uint64_t kHeadShare = 8;
 // Words of the head line.
 constexpr std::size_t kHeadSeqWord = 0;
@@ -48,23 +48,23 @@ Segment::Segment(std::unique_ptr<fabric::Region> region, fabric::Loopback loopba
 }
 
 std::optional<Slot> Segment::Next() {
-  // Every slot is held: whatever lies at the cursor's place is not honest.
+  // Deliveries hold every slot, so no correct producer has written one at the cursor.
   if (cursor_seq_ - head_.seq >= layout_.slots) return std::nullopt;
-  // The tail before the slot is read: what is seen of an unpublished slot may be a dead owner's,
-  // and the next owner may overwrite and publish it between the two looks. Besides, a slot that
-  // nobody looks at stays with its producer's processor until it is committed.
+  // The tail is read before the slot. In the other order the slot may be an unpublished one of a
+  // dead owner, which the next owner overwrites and publishes between the two reads. Besides, the
+  // line of a slot that nobody reads stays with its producer's processor until the commit.
   if (shape_ == Shape::kShared && !Published(cursor_seq_)) return std::nullopt;
   if (RawSlotSeq(cursor_seq_) != cursor_seq_) return std::nullopt;
   auto slot = ReadSlot(cursor_seq_);
   if (!slot.has_value() || slot->seq != cursor_seq_) return std::nullopt;
-  // In a segment of its own a producer reserves nothing: the caller judges what did.
+  // In a segment of its own no correct producer reserves; there the caller judges such a slot.
   if (shape_ == Shape::kShared && slot->state == SlotState::kReserved) return std::nullopt;
   return slot;
 }
 
 bool Segment::Published(std::uint64_t seq) {
   if (seq < known_tail_seq_) return true;
-  if (fabric::LoadWord(memory_ + kTailOffset) <= seq) return false;  // A check costs more.
+  if (fabric::LoadWord(memory_ + kTailOffset) <= seq) return false;  // Cheaper than the check.
   const auto tail = ReadTail();
   if (tail.has_value()) known_tail_seq_ = tail->seq;
   return seq < known_tail_seq_;
@@ -76,7 +76,7 @@ Segment::Fill Segment::fill() const {
     if (!tail.has_value()) return {};
     return {.bytes = tail->offset - head_.offset, .messages = tail->seq - head_.seq};
   }
-  // Nobody but the producer knows its tail: it is where the chain of slots ends.
+  // Only the producer knows its tail, so the chain of slots is followed to its end.
   std::uint64_t seq = cursor_seq_;
   std::uint64_t end = cursor_offset_;
   for (; seq - head_.seq < layout_.slots && RawSlotSeq(seq) == seq; ++seq) {
@@ -126,7 +126,7 @@ bool Segment::Fits(const Slot& slot, std::uint64_t offset) const {
   const std::uint64_t to_wrap = layout_.capacity_bytes - offset % layout_.capacity_bytes;
   const bool pad = slot.state == SlotState::kPad;
   const std::uint64_t limit = layout_.max_message_bytes();
-  // A PAD is shorter than the message that did not fit in its place.
+  // A PAD covers the rest of the lap, and is shorter than the message that did not fit there.
   if (pad ? slot.length_bytes != to_wrap || to_wrap >= limit : slot.length_bytes > limit) {
     return false;
   }

@@ -1,4 +1,4 @@
-// One generation of a ring as its consumer sees it. Internal to the ring.
+// One generation of a ring, as its consumer sees it. Internal to the ring.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,14 @@
 
 namespace onepiece::ring {
 
-/// The region, the consumer's position in it, and what of it is still held by deliveries.
-/// Not thread-safe (the consumer's mutex guards it), but for payload(), region() and layout().
-/// INVARIANT: head.seq <= cursor_seq <= head.seq + slots, the same for offsets and capacity.
+/// A segment's region, the consumer's position in it (the cursor), and which of its bytes
+/// deliveries still hold.
+///
+/// Threading: not thread-safe; the consumer's mutex guards it. Any thread may call payload(),
+/// region(), layout() and generation().
+///
+/// Invariants: head.seq <= cursor_seq <= head.seq + slots, and head.offset <= cursor_offset <=
+/// head.offset + capacity.
 class Segment {
  public:
   static absl::StatusOr<std::shared_ptr<Segment>> Create(fabric::Fabric& fabric,
@@ -32,41 +37,42 @@ class Segment {
   [[nodiscard]] std::uint64_t cursor_seq() const { return cursor_seq_; }
   [[nodiscard]] std::uint64_t cursor_offset() const { return cursor_offset_; }
 
-  /// The published slot at the cursor. Nothing in it is checked but its own checksum and number;
-  /// kShared: it is not RESERVED.
+  /// The published slot at the cursor, if there is one. Its own check and number are right, and in
+  /// a shared ring it is not RESERVED. The caller checks everything else.
   [[nodiscard]] std::optional<Slot> Next();
-  /// What is published and not yet released.
+  /// The published messages that are not yet released.
   struct Fill {
     std::uint64_t bytes = 0;
     std::uint64_t messages = 0;
   };
   [[nodiscard]] Fill fill() const;
-  /// What the slot of `seq` holds; nullopt while it fails its check.
+  /// The content of the slot of `seq`; nullopt while it fails its check.
   [[nodiscard]] std::optional<Slot> ReadSlot(std::uint64_t seq) const;
-  /// The slot's own number, checked by nothing.
+  /// The number that the slot of `seq` carries. Nothing has checked it.
   [[nodiscard]] std::uint64_t RawSlotSeq(std::uint64_t seq) const;
-  /// nullopt while the line fails its check or is beyond what the ring can hold.
+  /// nullopt while the line fails its check or names a place that the ring cannot hold.
   [[nodiscard]] std::optional<Tail> ReadTail() const;
   /// REQUIRES: every owner that might write the tail is fenced.
   void RewriteTail(const Tail& tail);
   [[nodiscard]] std::uint64_t ReadLock() const;
-  /// Frees the lock if it still is `word`. False when the loopback channel failed or the lock was
-  /// another one.
+  /// Frees the lock if it still is `word`. False when it is another word or the loopback channel
+  /// failed.
   bool BreakLock(std::uint64_t word);
 
-  /// The slot lies at `offset` and its bytes are inside the buffer and not in use.
+  /// True when the slot's payload starts at `offset`, and its bytes are inside the buffer and free.
   [[nodiscard]] bool Fits(const Slot& slot, std::uint64_t offset) const;
   [[nodiscard]] std::uint64_t EndOf(const Slot& slot) const {
     return slot.offset + Layout::Footprint(slot.length_bytes);
   }
-  /// Moves the cursor past `slot`, whose bytes are held until Release. REQUIRES: Fits(slot,
+  /// Moves the cursor past `slot`. Its bytes stay held until Release. REQUIRES: Fits(slot,
   /// cursor_offset()).
   void Advance(const Slot& slot);
-  /// Gives the bytes of a passed slot back, in any order; the head moves over the released prefix.
-  /// Producers learn of it when it is worth a line's way between two processors: once an eighth of
-  /// the ring is free anew, at once while the consumer sleeps, or at ShowHead.
+  /// Gives the bytes of a slot behind the cursor back, in any order. The head moves over the
+  /// released prefix. Publishing the head moves a line between two processors, so producers see it
+  /// only once an eighth of the ring is free anew, at once while the consumer sleeps, or at
+  /// ShowHead.
   void Release(std::uint64_t seq);
-  /// Tells producers of all that is released.
+  /// Publishes the head.
   void ShowHead();
   void SetSleeping(bool sleeping);
   /// Tells producers that this generation is over.
@@ -94,8 +100,8 @@ class Segment {
   HeadWords published_{};
   std::uint64_t cursor_seq_ = 0;
   std::uint64_t cursor_offset_ = 0;
-  std::uint64_t known_tail_seq_ = 0;  // kShared: last valid tail; never ahead of it.
-  // By seq % slots, for the slots between head and cursor.
+  std::uint64_t known_tail_seq_ = 0;  // Shared ring: the last valid tail seen; never ahead of it.
+  // Indexed by seq % slots. Only the slots between head and cursor count.
   std::vector<bool> released_;
   std::vector<std::uint64_t> end_offset_;
 };

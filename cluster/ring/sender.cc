@@ -13,9 +13,9 @@ using fabric::Op;
 
 namespace {
 
-// How long a send that is committed waits for a readable head.
+// How long a send waits for a readable head once its message is committed.
 constexpr base::Duration kConfirmPatience = std::chrono::milliseconds(100);
-// Shorter waits than this cost more as a sleep than as a yield.
+// Shorter waits are cheaper as yields than as a sleep.
 constexpr base::Duration kShortestSleep = std::chrono::microseconds(50);
 
 }  // namespace
@@ -63,8 +63,9 @@ Slot Sender::PadSlot(const Tail& tail, std::uint64_t pad_bytes) const {
           .state = SlotState::kPad};
 }
 
-// A consumer that lost its processor in the middle of the line leaves it torn for a while. To wait
-// for it costs less than to make the outcome unknown. `seen` stays empty when it was in vain.
+// A consumer that loses its processor while it writes the line leaves it torn for a while. Waiting
+// for the consumer costs less than an unknown outcome. `seen` stays empty when the wait was in
+// vain.
 absl::Status Sender::ReadHeadAgain(HeadWords& line, std::optional<Head>& seen) {
   const base::MonotonicTime patience = clock_.Now() + kConfirmPatience;
   for (int reread = 0; !seen.has_value() && (reread < kMaxRereads || clock_.Now() < patience);
@@ -77,10 +78,10 @@ absl::Status Sender::ReadHeadAgain(HeadWords& line, std::optional<Head>& seen) {
   return absl::OkStatus();
 }
 
-// The message is committed. It is acknowledged only if the ring had not begun to move before that,
-// and a consumer that fell asleep meanwhile is woken: it publishes `sleeping` before it looks at
-// the slot a last time, we commit before we look at `sleeping` a last time, so one of the two sees
-// the other.
+// The message is committed. It is acknowledged only if the ring had not begun to move before that.
+// A consumer that fell asleep meanwhile is woken. It publishes `sleeping` before its last look at
+// the slot, and this sender commits before its last look at `sleeping`, so one of the two sees the
+// other.
 SendResult Sender::Confirm(const Slot& message, const HeadWords& words, bool notified, Head& head) {
   HeadWords line = words;
   std::optional<Head> seen = DecodeHead(line);
@@ -129,7 +130,7 @@ SendResult Sender::Busy(std::uint64_t& counter, const char* reason, bool reconne
   return {.outcome = SendOutcome::kBusy,
           .reconnect = reconnect,
           .detail = base::MakeError(absl::StatusCode::kResourceExhausted, reason,
-                                    "the ring took nothing")};
+                                    "the ring did not take the message")};
 }
 
 SendResult Sender::Unknown(absl::Status detail) {

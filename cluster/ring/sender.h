@@ -1,4 +1,4 @@
-// How one message gets into a segment: one way for each shape. Internal to the ring.
+// How one message gets into a segment; each shape of ring has its own way. Internal to the ring.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace onepiece::ring {
 
-/// Threading: As Producer's.
+/// Threading: one thread at a time, as Producer. channel_counters(): any thread.
 class Sender {
  public:
   static std::unique_ptr<Sender> Make(std::unique_ptr<fabric::Channel> channel,
@@ -24,8 +24,8 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  /// `message` says everything but where it goes. REQUIRES: the pieces have its length, and that is
-  /// one the segment takes.
+  /// Sends `message`, whose seq, offset and state Send itself decides. REQUIRES: the pieces have
+  /// the message's length, and the segment takes a message of that length.
   virtual SendResult Send(Slot message, fabric::Op::Pieces pieces,
                           base::MonotonicTime deadline) = 0;
   [[nodiscard]] const ProducerCounters& counters() const { return counters_; }
@@ -35,28 +35,28 @@ class Sender {
   Sender(std::unique_ptr<fabric::Channel> channel, const ProducerGrant& grant,
          const ProducerOptions& options, base::Clock& clock);
 
-  /// A line that fails its check is being written; how often it is read again before the send gives
-  /// up.
+  /// How often a send rereads a line that fails its check, because it is being written, before it
+  /// gives up.
   static constexpr int kMaxRereads = 64;
 
-  /// Bytes to skip so that `footprint` bytes from `offset` on do not wrap.
+  /// How many bytes to skip at `offset` so that the next `footprint` bytes do not wrap.
   [[nodiscard]] std::uint64_t PadBefore(std::uint64_t offset, std::uint64_t footprint) const;
   /// What a message takes of the ring, its PAD included.
   struct Room {
     std::uint64_t bytes = 0;
     std::uint64_t slots = 0;
   };
-  /// Whether `room` is free behind `tail`. A tail behind its head, which no honest peer makes,
-  /// counts as full.
+  /// Whether `room` is free behind `tail`. The ring counts as full when the tail is behind the
+  /// head, which no correct peer writes.
   [[nodiscard]] bool HasRoom(const Tail& tail, const Head& head, const Room& room) const;
-  /// This generation goes on, with the geometry of the grant.
+  /// True while the generation of the grant lasts, with the grant's geometry.
   [[nodiscard]] bool IsCurrent(const Head& head) const;
   [[nodiscard]] Slot PadSlot(const Tail& tail, std::uint64_t pad_bytes) const;
-  /// What follows the chain that committed `message` and read `words` of the head, the last word on
-  /// the send. `head` is what was read.
+  /// Decides the outcome after a chain that committed `message` and then read the head into
+  /// `words`. Stores the decoded head in `head`.
   SendResult Confirm(const Slot& message, const HeadWords& words, bool notified, Head& head);
-  /// Waits: exponential in `attempt`, with jitter over the upper half, so that two that collided
-  /// once do not collide again.
+  /// Waits before try number `attempt` + 1. The wait grows exponentially, with jitter over its
+  /// upper half, so that two producers that collided once do not collide again.
   void BackOff(int attempt, base::MonotonicTime deadline);
   SendResult Busy(std::uint64_t& counter, const char* reason, bool reconnect);
   SendResult Unknown(absl::Status detail);

@@ -1,5 +1,5 @@
-// FDR-L: all producers write into one segment, and two round trips send a message: lock, then
-// everything else.
+// FDR-L: all producers write into one segment, and a message takes two round trips: the first takes
+// the lock, the second does everything else.
 #include <array>
 #include <utility>
 
@@ -12,7 +12,8 @@ namespace {
 
 using fabric::Op;
 
-// With the default backoff these take some hundred microseconds.
+// Tries for the lock before the sleeping consumer is woken. With the default backoff they take some
+// hundred microseconds.
 constexpr int kTriesBeforeWaking = 8;
 
 std::span<const std::uint64_t, kTailWords> TailPart(const LineWords& lines) {
@@ -34,8 +35,8 @@ class SharedSender final : public Sender {
  private:
   /// Where a message goes, decided while the lock is held.
   struct Plan {
-    Tail tail;                    ///< Before.
-    std::uint64_t pad_bytes = 0;  ///< 0: no PAD slot.
+    Tail tail;                    ///< The tail before this message.
+    std::uint64_t pad_bytes = 0;  ///< 0: no PAD slot is needed.
     Slot message;
     bool sleeping = false;
   };
@@ -49,8 +50,8 @@ class SharedSender final : public Sender {
   SendResult Publish(const Plan& plan, Op::Pieces pieces);
 
   std::uint64_t nonce_;
-  std::uint64_t lock_word_ = 0;  // Ours while a send is under way.
-  // Who had the lock at the last try, at how many in a row, and whether the consumer slept.
+  std::uint64_t lock_word_ = 0;  // The word that this send writes into the lock.
+  // Who held the lock at the last try, for how many tries in a row, and whether the consumer slept.
   std::uint64_t holder_ = 0;
   int holder_tries_ = 0;
   bool consumer_sleeps_ = false;
@@ -75,8 +76,8 @@ SendResult SharedSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTi
   }
 }
 
-// Whoever holds the lock across several tries may have died with it. The consumer finds that out by
-// itself unless it sleeps; then it is woken, once for each holder.
+// A producer that holds the lock across several tries may have died. Recovery finds that out, but
+// it rests while the consumer sleeps. So the consumer is woken, once for each holder.
 void SharedSender::WakeAboutHolder() {
   if (holder_tries_ != kTriesBeforeWaking || !consumer_sleeps_) return;
   const Op ring = Op::Notify("doorbell.blocked");
@@ -84,7 +85,7 @@ void SharedSender::WakeAboutHolder() {
   ++counters_.notifies;
 }
 
-// Round trip 1: take the lock and see tail and head as they were afterwards.
+// Round trip 1 takes the lock, and reads the tail and the head behind it.
 SharedSender::Step SharedSender::Acquire(Plan& plan, SendResult& result) {
   do {
     ++nonce_;
@@ -101,7 +102,7 @@ SharedSender::Step SharedSender::Acquire(Plan& plan, SendResult& result) {
   if (holder == 0) return Inspect(lines, plan, result);
   holder_tries_ = holder == holder_ ? holder_tries_ + 1 : 1;
   holder_ = holder;
-  // The lock of a ring that has moved may stay taken for ever.
+  // The lock of a ring that has moved may stay taken forever, so the head is checked here.
   const auto head = DecodeHead(HeadPart(lines));
   consumer_sleeps_ = head.has_value() && (head->flags & kFlagSleeping) != 0;
   if (!head.has_value() ||
@@ -112,7 +113,7 @@ SharedSender::Step SharedSender::Acquire(Plan& plan, SendResult& result) {
   return Step::kDone;
 }
 
-// The lock is ours: decides whether and where the message goes, or gives the lock back.
+// This sender holds the lock. Decides where the message goes, or frees the lock when it cannot go.
 SharedSender::Step SharedSender::Inspect(const LineWords& lines, Plan& plan, SendResult& result) {
   LineWords again = lines;
   Head head;
@@ -138,7 +139,7 @@ SharedSender::Step SharedSender::Inspect(const LineWords& lines, Plan& plan, Sen
   return Step::kReady;
 }
 
-// Decodes tail and head, reading them again while either fails its check.
+// Decodes the tail and the head, and rereads them while either fails its check.
 bool SharedSender::ReadLines(LineWords& lines, Tail& tail, Head& head) {
   for (int reread = 0; reread <= kMaxRereads; ++reread) {
     const auto seen_tail = DecodeTail(TailPart(lines));
@@ -157,14 +158,14 @@ bool SharedSender::ReadLines(LineWords& lines, Tail& tail, Head& head) {
 void SharedSender::Unlock() {
   std::uint64_t holder = 0;
   const Op op = Op::CompareAndSwap("lock.giveback", kLockOffset, lock_word_, 0, &holder);
-  // On an error the channel is broken, the caller says `reconnect`, and the consumer breaks the
+  // On an error the channel is broken: the caller says `reconnect`, and the consumer breaks the
   // lock.
   (void)Execute({&op, 1});
 }
 
-// Round trip 2. The reservation is visible before the tail passes it and the tail before the lock
-// is free, so that recovery can always tell what an interrupted send has done; the payload travels
-// without the lock.
+// Round trip 2. The reservation is visible before the tail passes it, and the tail before the lock
+// is free, so recovery can always tell how far an interrupted send got. The payload travels without
+// the lock.
 SendResult SharedSender::Publish(const Plan& plan, Op::Pieces pieces) {
   const Tail& tail = plan.tail;
   Slot message = plan.message;

@@ -9,7 +9,7 @@ absl::StatusOr<fabric::RemoteRegion> Enrollments::Enroll(fabric::Region& region,
                                                          const fabric::Offer& offer) {
   auto access = region.Accept(offer);
   if (!access.ok()) return access.status();
-  // A process that lives on under its node's old enrollment stays known, for Fence.
+  // A former process of the node that may still write stays known, so that Fence tells the truth.
   std::erase_if(enrollments_, [&](const Enrollment& old) {
     const bool same_process = old.access->peer() == offer.peer;
     return old.access->PeerIsDead() || (old.peer == peer && (old.access->Revoke() || same_process));

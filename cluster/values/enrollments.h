@@ -1,4 +1,4 @@
-// Who was let into a region, by the names of the nodes.
+// The peers that were let into a region, by the names of their nodes.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,20 @@
 
 namespace onepiece::values {
 
-/// Ownership  Owns the accesses; goes before their region.
-/// Threading  Thread-compatible.
-/// Invariant  The dead are forgotten whenever somebody comes.
+/// The enrollments of one region. Each Enroll forgets the peers that have died.
+///
+/// Ownership: owns the accesses. Their region must outlive it.
+///
+/// Threading: not thread-safe.
 class Enrollments {
  public:
-  /// Ends what this node had before. Errors: those of Region::Accept.
+  /// Lets `peer` in, and ends its earlier enrollments as far as the backend can.
+  ///
+  /// Errors: those of Region::Accept.
   absl::StatusOr<fabric::RemoteRegion> Enroll(fabric::Region& region, const std::string& peer,
                                               const fabric::Offer& offer);
-  /// True: nothing of `peer` takes effect in the region any more.
+  /// Ends the enrollments of `peer`. Returns true when no operation of `peer` takes effect in the
+  /// region any more, and false when the backend cannot promise that yet.
   bool Fence(const std::string& peer);
 
  private:

@@ -22,9 +22,9 @@ namespace onepiece::values {
 namespace {
 
 constexpr std::uint32_t kIndex = 0;
-/// A value that moves so often is asked for by message.
+/// How often a get retries for a value that moves. After that the caller asks for it by message.
 constexpr int kTries = 4;
-/// A larger part of a segment has it for itself (slabs.h).
+/// A value that is larger than one of these parts of a segment has the segment to itself (slabs.h).
 constexpr std::uint64_t kSharedSegmentParts = 4;
 constexpr base::Duration kIdle = std::chrono::seconds(10);
 constexpr base::Duration kSweep = std::chrono::seconds(2);
@@ -42,7 +42,7 @@ absl::Status NotIndexed() {
                          "the database does not have the value in registered memory");
 }
 
-// What a caller need not tell apart.
+// Errors that a caller need not tell apart become UNAVAILABLE.
 absl::Status AsUnavailable(const absl::Status& status) {
   if (status.ok() || absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) return status;
   const base::ErrorReason reason = base::GetReason(status);
@@ -164,7 +164,7 @@ class RemoteValuesImpl final : public RemoteValues {
   base::Mutex mutex_;
   base::CondVar never_;
   std::map<std::uint32_t, Kept> connections_ ABSL_GUARDED_BY(mutex_);
-  std::jthread sweeper_;  // Last: it stops before what it looks at goes.
+  std::jthread sweeper_;  // The last member, so that it stops before the others are destroyed.
 };
 
 std::shared_ptr<RemoteValuesImpl::Connection> RemoteValuesImpl::Find(std::uint32_t segment) {
@@ -182,12 +182,12 @@ void RemoteValuesImpl::Drop(std::uint32_t segment, const std::shared_ptr<Connect
     connections_.erase(found);
 }
 
-// Takes a turn at the segment, for a value of so many bytes. A connection that breaks is not tried
-// again: what was to be read there may have gone with it.
+// Takes a turn at the segment, for a value of `bytes` bytes. It does not retry after the connection
+// breaks, because the value may have gone with the segment.
 absl::Status RemoteValuesImpl::With(std::uint32_t segment, std::uint64_t bytes,
                                     base::MonotonicTime deadline, const Use& use) {
   const std::shared_ptr<Connection> connection = Find(segment);
-  // `deadline` is of clock_, the mutex waits by the system's clock.
+  // `deadline` is a time of clock_, but the mutex waits by the system's clock.
   const base::Duration left = std::max(deadline - clock_.Now(), base::Duration::zero());
   if (!connection->mutex.TryLockUntil(base::SystemClock().Now() + left)) return TooLate();
   const base::TimedMutexRelease release(connection->mutex);
@@ -197,7 +197,7 @@ absl::Status RemoteValuesImpl::With(std::uint32_t segment, std::uint64_t bytes,
   }
   if (status.ok()) status = use(*connection->channel);
   const fabric::Channel* channel = connection->channel.get();
-  // What has a segment of its own is not read twice, as a rule.
+  // A value with a segment of its own is rarely read twice.
   if (channel == nullptr || channel->broken() ||
       bytes > channel->length_bytes() / kSharedSegmentParts) {
     Drop(segment, connection);
@@ -227,7 +227,7 @@ absl::StatusOr<std::optional<ValueEntry>> RemoteValuesImpl::LookUp(const ValueKe
   const Use read = [&](fabric::Channel& channel) {
     const std::array chain = {fabric::Op::ReadWords(
         "read the bucket", BucketOffset(key, channel.length_bytes()), bucket)};
-    // A line in the making reads as none; it is whole a moment later.
+    // A line that is being written looks absent, and is whole a moment later.
     absl::Status status;
     for (int i = 0; i < 2 && status.ok() && !entry.has_value(); ++i) {
       status = channel.Execute(chain, deadline);
@@ -239,7 +239,7 @@ absl::StatusOr<std::optional<ValueEntry>> RemoteValuesImpl::LookUp(const ValueKe
   return entry;
 }
 
-// NOT_FOUND when other bytes are there by now.
+// Returns NOT_FOUND when other bytes are there by now.
 absl::StatusOr<message::Buffer> RemoteValuesImpl::Read(const ValueEntry& entry,
                                                        base::MonotonicTime deadline) {
   const Place& place = entry.place;
@@ -312,7 +312,7 @@ absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
   return committed->stored();
 }
 
-// So that the room is free at once, and not when the reservation has run out.
+// Frees the room at once, instead of when the reservation expires.
 void RemoteValuesImpl::Abandon(std::uint64_t reservation) {
   v1::CommitResultRequest request;
   request.set_reservation(reservation);

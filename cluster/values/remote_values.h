@@ -1,4 +1,5 @@
-// A database's values as a peer sees them: gets by one-sided reads, large puts by one-sided writes.
+// A database's values as a peer sees them. Gets are one-sided reads; large puts are one-sided
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +18,42 @@
 namespace onepiece::values {
 
 struct RemoteValuesOptions {
-  std::string node_id;  ///< Ours, for the database's log.
-  std::string address;  ///< The database's, host:port.
+  std::string node_id;  ///< This node's id, for the database's log.
+  std::string address;  ///< The database's host:port.
   base::Duration call_timeout = std::chrono::seconds(2);
 };
 
-/// Results of at least this size are worth a reservation; smaller ones go through the ring.
+/// Results of at least this size are worth a reservation. Smaller ones go through the ring.
 inline constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;
 
-/// Ownership: Owns its connections: one to the index, one to each segment that it has used of late.
-/// `fabric` and `clock` outlive it.
-/// Threading: Thread-safe; one-sided operations on one segment take turns. A thread of its own
-/// closes connections that nobody uses, as they keep memory that the database gave back.
-/// Blocking: By `deadline`.
+/// The values of one database.
+///
+/// Ownership: owns its connections: one to the index, and one to each segment that it used lately.
+/// `fabric` and `clock` must outlive it.
+///
+/// Threading: thread-safe. One-sided operations on one segment take turns. A thread of its own
+/// closes idle connections, because a connection keeps memory that the database has given back.
+///
+/// Blocking: Get and Put return by `deadline`.
 class RemoteValues {
  public:
   static std::unique_ptr<RemoteValues> Create(fabric::Fabric& fabric, RemoteValuesOptions options,
                                               base::Clock& clock = base::SystemClock());
   virtual ~RemoteValues() = default;
 
-  /// Two one-sided reads: the index, the bytes; checked. Tries again where a value moved meanwhile.
-  /// Errors: NOT_FOUND (NOT_INDEXED: not in registered memory there; ask by message), UNAVAILABLE
-  /// (the database is away), DEADLINE_EXCEEDED.
+  /// Reads the index and then the bytes, and checks them. Retries when the value moved meanwhile.
+  ///
+  /// Errors: NOT_FOUND (NOT_INDEXED: the database does not have the value in registered memory; ask
+  /// for it by message), UNAVAILABLE (the database is away), DEADLINE_EXCEEDED.
   virtual absl::StatusOr<message::Buffer> Get(const ValueKey& key,
                                               base::MonotonicTime deadline) = 0;
-  /// Reserve, write, commit. `message` is a kResult or kReplica whose artifacts are all kBytes with
-  /// sha256. True: the database has it; false: it does not keep it (late, or over the budget).
+  /// Reserves room, writes the result there and commits it. `message` is a kResult or kReplica
+  /// whose artifacts are all kBytes with sha256. Returns true when the database has it, and false
+  /// when the database does not keep it (it is late, or over the budget).
+  ///
   /// Errors: INVALID_ARGUMENT (BAD_RESULT: not such a message), RESOURCE_EXHAUSTED (no room to
-  /// write it now), UNAVAILABLE, DEADLINE_EXCEEDED. After the last three it may go by message: a
-  /// result that is here already is no harm.
+  /// write it now), UNAVAILABLE, DEADLINE_EXCEEDED. After the last three the caller may send the
+  /// result by message: a result that the database already has does no harm.
   virtual absl::StatusOr<bool> Put(const message::Message& message,
                                    base::MonotonicTime deadline) = 0;
 
@@ -53,14 +61,16 @@ class RemoteValues {
   RemoteValues() = default;
 };
 
-/// True for a kResult or kReplica that is worth a reservation.
+/// True for a kResult or kReplica that Put takes and that is worth a reservation.
 bool IsForPut(const message::Message& message);
 
-/// The RemoteValues of every database that was asked for, by address.
+/// The RemoteValues of the databases that callers asked for, by address.
 ///
-/// Ownership: As RemoteValues; callers share.
-/// Threading: Thread-safe.
-/// Invariants: At most kMaxPeers are kept: databases come back under other addresses.
+/// Ownership: shares each RemoteValues with its callers. `fabric` and `clock` must outlive it.
+///
+/// Threading: thread-safe.
+///
+/// Invariants: it keeps at most kMaxPeers, because databases come back under other addresses.
 class ValuePeers {
  public:
   static constexpr std::size_t kMaxPeers = 32;

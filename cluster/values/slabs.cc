@@ -25,7 +25,7 @@ constexpr std::uint64_t RoundUp(std::uint64_t value, std::uint64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// From a random start, so that a peer does not take a segment for that of a process before.
+// The numbers start at random, so that a peer does not take a segment for one of a former process.
 std::uint32_t NextSegmentId() {
   static std::atomic<std::uint32_t> next{static_cast<std::uint32_t>(base::RandomU64())};
   std::uint32_t id = 0;
@@ -35,7 +35,7 @@ std::uint32_t NextSegmentId() {
 
 struct Segment {
   std::uint32_t id = 0;
-  bool single = false;  // For one slab, of the whole segment.
+  bool single = false;  // One slab takes the whole segment.
   std::unique_ptr<fabric::Region> region;
   Enrollments enrollments;
   std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
@@ -73,7 +73,7 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   };
   bool IsLarge(std::uint64_t bytes) const { return bytes > options_.segment_bytes / 4; }
   static std::uint64_t Rounded(std::uint64_t bytes) { return RoundUp(bytes, kAlignBytes); }
-  // Coarse, so that the segment of one large value fits others that are about as large.
+  // Rounds coarsely, so that the segment of one large value fits others that are about as large.
   static std::uint64_t SingleBytes(std::uint64_t bytes) {
     return RoundUp(bytes, std::max(std::bit_floor(bytes) / 16, kAlignBytes));
   }
@@ -121,8 +121,8 @@ absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
   std::optional<Cut> cut = try_cut();
   if (!cut.has_value()) {
     const base::MutexLock grow(grow_mutex_);
-    // Whoever held the lock may have made room. Freed slabs join what is new, so one round may
-    // leave it to somebody who is faster; a few rounds do not.
+    // Another thread that held the lock may have made room. Between Grow and the next try a faster
+    // thread may take the new room, so there are a few rounds.
     for (int round = 0; round < 3 && !cut.has_value(); ++round) {
       if (cut = try_cut(); cut.has_value()) break;
       ONEPIECE_RETURN_IF_ERROR(Grow(bytes));
@@ -146,7 +146,7 @@ std::optional<SlabsImpl::Cut> SlabsImpl::CutFrom(std::uint64_t bytes) {
     }
     return std::nullopt;
   }
-  // The tightest fit leaves large rooms large.
+  // The tightest fit keeps large extents large.
   const auto fit = free_.lower_bound({Rounded(bytes), 0, 0});
   if (fit == free_.end()) return std::nullopt;
   const auto [length, id, offset] = *fit;
@@ -182,10 +182,10 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   const bool single = IsLarge(bytes);
   std::uint64_t size = single ? SingleBytes(bytes) : Rounded(options_.segment_bytes);
   const std::uint64_t least = single ? size : Rounded(bytes);
-  Retired retired;  // Let go before the new one is made.
+  Retired retired;  // Freed before the new segment is made.
   {
     const base::MutexLock lock(mutex_);
-    // Room that is kept for later gives way to what is needed now.
+    // Empty segments that are kept for later give way to the one that is needed now.
     while (stats_.registered_bytes + size > options_.limit_bytes && !empty_.empty()) {
       Retire(empty_.front(), retired);
     }
@@ -217,7 +217,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
 }
 
 void SlabsImpl::GiveBack(const Place& place) {
-  Retired retired;  // Let go without the lock.
+  Retired retired;  // Freed without the lock.
   const base::MutexLock lock(mutex_);
   Segment& segment = *segments_.at(place.segment);
   segment.used.erase(place.offset);
@@ -250,7 +250,7 @@ void SlabsImpl::GiveBack(const Place& place) {
 }
 
 void SlabsImpl::Trim() {
-  Retired retired;  // Let go without the lock.
+  Retired retired;  // Freed without the lock.
   const base::MutexLock lock(mutex_);
   RetireLongEmpty(retired);
 }
@@ -291,7 +291,7 @@ std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const 
   auto above = by_address_.upper_bound(bytes.data());
   if (above == by_address_.begin()) return std::nullopt;
   const auto& [begin, segment] = *--above;
-  // The difference of pointers into other memory may be beyond every slab, which is what counts.
+  // When `bytes` is other memory, the difference is beyond every slab of the segment.
   const auto offset = static_cast<std::uint64_t>(bytes.data() - begin);
   auto slab = segment->used.upper_bound(offset);
   if (slab == segment->used.begin()) return std::nullopt;

@@ -1,5 +1,5 @@
-// Registered memory for values: taken in slabs, filled by a local copy or by a peer's one-sided
-// writes, served from where it lies, given back when the last owner lets go.
+// Registered memory for values, taken in slabs. A local copy or a peer's one-sided writes fill a
+// slab. Peers read it where it lies. It goes back when its last owner lets go.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,11 @@
 
 namespace onepiece::values {
 
-/// Where a peer that was let into the segment finds bytes. A value type; travels on the control
-/// plane and in the ValueIndex.
+/// Where an enrolled peer finds bytes. Travels on the control plane and in the ValueIndex. A value
+/// type.
 struct Place {
-  /// Never used twice by one process, hardly by two; 0: the index, never a slab.
+  /// One process never uses a segment number twice, and two processes hardly ever use the same one.
+  /// 0 names the index, never a slab.
   std::uint32_t segment = 0;
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
@@ -28,32 +29,38 @@ struct Place {
 };
 
 struct SlabsOptions {
-  std::string label = "values";  ///< Of the regions: letters, digits, '-', '_'.
-  /// A segment holds many small slabs; one that is larger than a quarter of it has its own.
+  std::string label = "values";  ///< The regions' label: letters, digits, '-', '_'.
+  /// A segment holds many small slabs. A slab that is larger than a quarter of it has its own.
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
-  /// Registered at most, free room included; Take refuses beyond.
+  /// The limit of registered memory, free room included. Take refuses to go beyond it.
   std::uint64_t limit_bytes = std::uint64_t{2} << 30;
-  /// Empty segments stay registered, so that the next value costs no page faults: so many bytes of
-  /// them for good, others for so long.
+  /// Empty segments stay registered, so that the next value costs no page faults: keep_bytes of
+  /// them forever, and the others for keep_time.
   std::uint64_t keep_bytes = std::uint64_t{64} << 20;
   base::Duration keep_time = std::chrono::seconds(60);
 };
 
 struct SlabsStats {
-  std::uint64_t used_bytes = 0;        ///< Asked for, of slabs that live.
-  std::uint64_t taken_bytes = 0;       ///< With rounding.
-  std::uint64_t registered_bytes = 0;  ///< Of all segments.
+  std::uint64_t used_bytes = 0;        ///< The sizes that the callers of living slabs asked for.
+  std::uint64_t taken_bytes = 0;       ///< The same with rounding.
+  std::uint64_t registered_bytes = 0;  ///< The sizes of all segments.
   std::uint32_t segments = 0;
   std::uint64_t slabs = 0;
 };
 
-/// Ownership: Slabs keep their segment alive, and may outlive this object; `fabric` and `clock`
+/// An allocator of registered memory.
+///
+/// Ownership: a slab keeps its segment alive and may outlive this object. `fabric` and `clock` must
 /// outlive both.
-/// Threading: Thread-safe. A slab's bytes are its owner's business until they are shared.
-/// Blocking: Take may register a segment: milliseconds for 64 MiB. When the machine has no memory
-/// for one, no other is asked for during kRegisterPause: Take says so at once.
-/// Invariants: registered_bytes <= limit_bytes; slabs never overlap and begin at multiples of 64;
-/// rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
+///
+/// Threading: thread-safe. The owner of a slab synchronises access to its bytes until it shares
+/// them.
+///
+/// Blocking: Take may register a segment, which takes milliseconds for 64 MiB. When the machine has
+/// no memory for one, Take fails at once during the next kRegisterPause.
+///
+/// Invariants: registered_bytes <= limit_bytes. Slabs never overlap and begin at multiples of 64.
+/// Rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
 class Slabs {
  public:
   static constexpr base::Duration kRegisterPause = std::chrono::seconds(1);
@@ -63,25 +70,28 @@ class Slabs {
   virtual ~Slabs() = default;
 
   struct Slab {
-    std::shared_ptr<const void> owner;  ///< The slab goes back when the last copy goes.
-    std::span<std::byte> bytes;         ///< As many as asked for, any content.
+    std::shared_ptr<const void> owner;  ///< The slab goes back with the last copy of this.
+    std::span<std::byte> bytes;         ///< As many as the caller asked for, with any content.
     Place place;
   };
-  /// Errors: RESOURCE_EXHAUSTED (VALUE_MEMORY_FULL: limit_bytes; those of Fabric::Register),
-  /// INVALID_ARGUMENT (zero bytes).
+  /// Errors: RESOURCE_EXHAUSTED (VALUE_MEMORY_FULL: limit_bytes is reached), INVALID_ARGUMENT
+  /// (BAD_SIZE: zero bytes), and those of Fabric::Register.
   virtual absl::StatusOr<Slab> Take(std::uint64_t bytes) = 0;
-  /// Where peers find these bytes; nullopt when they are not inside a slab of ours.
+  /// Where peers find these bytes; nullopt when they are not inside one of the slabs.
   [[nodiscard]] virtual std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const = 0;
-  /// Lets the process of node `peer` into a segment; a former enrollment of that node ends. Gone
-  /// again with the segment, or with the peer's process. Errors: NOT_FOUND (SEGMENT_UNKNOWN: it is
-  /// gone; look the value up again), those of Region::Accept.
+  /// Lets the process of node `peer` into a segment, which ends an earlier enrollment of that node.
+  /// An enrollment ends with the segment, or with the peer's process.
+  ///
+  /// Errors: NOT_FOUND (SEGMENT_UNKNOWN: the segment is gone; look the value up again), and those
+  /// of Region::Accept.
   virtual absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment,
                                                       const std::string& peer,
                                                       const fabric::Offer& offer) = 0;
-  /// Ends the enrollments of `peer` to a segment. True: nothing of it takes effect there any more.
-  /// False: the backend cannot promise that yet (shm, while the peer's process lives).
+  /// Ends the enrollments of `peer` in a segment. Returns true when none of its operations takes
+  /// effect there any more, and false when the backend cannot promise that yet (shm, while the
+  /// peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
-  /// Gives back the segments that have been empty for long enough. Now and then.
+  /// Gives back the segments that have been empty for long enough. Call it from time to time.
   virtual void Trim() = 0;
   [[nodiscard]] virtual SlabsStats stats() const = 0;
 

@@ -18,7 +18,8 @@ constexpr std::size_t kLineBytes = 8 * kLineWords;
 constexpr std::size_t kBucketWords = kBucketBytes / 8;
 constexpr std::size_t kBucketLines = kBucketWords / kLineWords;
 constexpr std::size_t kCheckWord = kLineWords - 1;
-// Lines in the mean of a full index: then one bucket in 1000 has more than kBucketLines.
+// The mean number of lines in a bucket of a full index. About one bucket in 1000 then has more than
+// kBucketLines.
 constexpr std::uint64_t kMeanLines = 2;
 constexpr std::uint64_t kMaxValues = std::uint64_t{1} << 24;
 
@@ -117,7 +118,8 @@ void RegionIndex::Remove(const ValueKey& key) {
   const base::MutexLock lock(mutex_);
   std::byte* line = FindLine(key, BucketOf(key));
   if (line == nullptr) return;
-  // A line of zeros has a wrong check: MixAll of zeros is not 0.
+  // The check goes first, so a reader never sees a valid line with some words gone. A line of zeros
+  // has a wrong check, because MixAll of zeros is not 0.
   fabric::StoreWord(line + 8 * kCheckWord, 0);
   fabric::StoreWords(line, Line{});
 }

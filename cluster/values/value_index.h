@@ -1,11 +1,12 @@
-// What values a process holds, in memory that peers read one-sidedly: a get costs no CPU here.
+// The index of the values that a process holds, in memory that peers read one-sidedly. A get costs
+// this process no processor time.
 //
-// Layout: a table of buckets of 512 bytes, eight lines of eight words; a value's bucket follows
-// from its key alone. A line is {uid high, uid low, ordinal << 32 | segment, offset, length, crc32c
-// of the bytes, 0, check}; check is the mix of the seven others, so a reader that meets a line in
-// the making sees that (docs/database.md). The bytes themselves are checked by their CRC: a slab
-// that was given to another value while a peer read it is a miss, never a wrong value (the way of
-// Pilaf, USENIX ATC 2013).
+// The layout is a table of buckets. A bucket has 512 bytes, eight lines of eight words, and a
+// value's key alone tells its bucket. A line is {uid high, uid low, ordinal << 32 | segment,
+// offset, length, crc32c of the bytes, 0, check}. The check mixes the seven other words, so a
+// reader notices a line that is being written (docs/database.md). The CRC checks the value's bytes:
+// when a slab goes to another value while a peer reads it, the peer sees a miss and never a wrong
+// value. Pilaf (USENIX ATC 2013) works the same way.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +37,26 @@ struct ValueEntry {
 inline constexpr std::uint64_t kBucketBytes = 512;
 /// Where the bucket of `key` begins in a table of `table_bytes`.
 std::uint64_t BucketOffset(const ValueKey& key, std::uint64_t table_bytes);
-/// The entry of `key` in a bucket as it was read (64 words); nullopt: not there, or torn.
+/// The entry of `key` in the 64 words of its bucket; nullopt when it is not there or torn.
 std::optional<ValueEntry> FindInBucket(const ValueKey& key, std::span<const std::uint64_t> bucket);
 
-/// Owner's side.
+/// The index as its owner sees it.
 ///
-/// Ownership: Owns its region. `fabric` outlives it.
-/// Threading: Thread-safe.
+/// Ownership: owns its region. `fabric` must outlive it.
+///
+/// Threading: thread-safe.
 class ValueIndex {
  public:
-  /// For up to about `values` values (rounded up so that full buckets are rare).
+  /// Makes an index for about `values` values, with enough buckets that full ones are rare.
+  ///
+  /// Errors: INVALID_ARGUMENT (BAD_SIZE), and those of Fabric::Register.
   static absl::StatusOr<std::unique_ptr<ValueIndex>> Create(fabric::Fabric& fabric,
                                                             std::uint64_t values);
   virtual ~ValueIndex() = default;
-  /// False: its bucket is full; peers have to ask for the value by message.
+  /// Returns false when the key's bucket is full. Then peers must ask for the value by message.
   virtual bool Put(const ValueKey& key, const ValueEntry& entry) = 0;
-  /// No-op when it is not there. After it returns no later read finds the entry.
+  /// Removes the entry of `key`, if there is one. No read that starts after it returns finds the
+  /// entry.
   virtual void Remove(const ValueKey& key) = 0;
   /// Lets the process of node `peer` in, as Slabs::Enroll does.
   virtual absl::StatusOr<fabric::RemoteRegion> Enroll(const std::string& peer,
