@@ -16,7 +16,7 @@ namespace onepiece::fabric {
 namespace {
 
 constexpr std::uint64_t kRegionMagic = 0x314e4f4947455250;  // "PREGION1"
-// Of offers, regions and what backends do with them.
+// The version of offers and regions, and of how backends use them.
 constexpr std::uint64_t kProtocolVersion = 1;
 constexpr std::size_t kMaxBackendBytes = 16;
 constexpr std::uint64_t kOfferMagic = 0x3152454646'4f504f;  // "OPOFFER1"

@@ -22,7 +22,8 @@ namespace {
 
 // Field 22 of /proc/PID/stat; 0 when there is no such process. The second field, the program's
 // name, may itself hold spaces and parentheses, so counting starts behind its last ')'.
-// Errors: INTERNAL; that a process cannot be looked at says nothing of it.
+//
+// Errors: INTERNAL when the process cannot be looked at, which does not mean that it is dead.
 absl::StatusOr<std::uint64_t> StartTime(std::int32_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -46,7 +47,7 @@ absl::StatusOr<std::uint64_t> StartTime(std::int32_t pid) {
   return start_time;
 }
 
-// One boot and one process-id namespace: only within both does a process id mean anything.
+// Identifies one boot and one process-id namespace. A process id means nothing outside of both.
 std::uint64_t HostIdentity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string digits;
@@ -80,7 +81,8 @@ class PidfdWatch final : public ProcessWatch {
   PidfdWatch& operator=(const PidfdWatch&) = delete;
 
   bool IsDead() const override {
-    // Readable once the last thread has gone: from then on none of its stores can happen any more.
+    // The descriptor is readable once the last thread has gone. From then on the process makes no
+    // store.
     pollfd poll_fd{.fd = fd_, .events = POLLIN, .revents = 0};
     return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & POLLIN) != 0;
   }
@@ -92,7 +94,8 @@ class PidfdWatch final : public ProcessWatch {
 }  // namespace
 
 PeerIdentity SelfIdentity() {
-  // Kept: later there may be no descriptor left to read it by. A forked child is another process.
+  // The identity is kept, because later there may be no descriptor left to read it with. A forked
+  // child is another process.
   static const PeerIdentity first = ReadSelf();
   return getpid() == first.pid ? first : ReadSelf();
 }
@@ -106,8 +109,8 @@ absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& i
                            std::string("pidfd_open: ") + std::strerror(errno));
   }
   auto watch = std::make_unique<PidfdWatch>(fd);
-  // The descriptor pins the process; a different start time means that the id had been reused
-  // before.
+  // The descriptor pins the process. A different start time means that the id was reused before
+  // that.
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t start_time, StartTime(identity.pid));
   if (start_time != identity.start_time) return std::make_unique<FixedWatch>(true);
   return watch;

@@ -56,7 +56,8 @@ std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes) {
   const std::align_val_t align{bytes < kLargeBytes ? kArtifactAlignBytes : kHugePageBytes};
   std::shared_ptr<std::byte[]> memory(static_cast<std::byte*>(::operator new(bytes, align)),
                                       [align](std::byte* old) { ::operator delete(old, align); });
-  // Filling fresh pages of 4 KiB takes longer than the copy does. A wish: the system may refuse.
+  // Asks for huge pages, because filling fresh pages of 4 KiB takes longer than the copy. The
+  // system may refuse.
   if (bytes >= kLargeBytes)
     (void)madvise(memory.get(), bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
   return memory;

@@ -1,4 +1,4 @@
-// Artifact: the named tensor or bytes that stages hand on (docs/message-format.md).
+// Artifact: a named tensor, or named bytes, that stages hand on (docs/message-format.md).
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,18 @@ enum class DType : std::uint8_t {
   kF32 = 7
 };
 
-/// Bytes of one element; 1 for kBytes.
+/// The size of one element in bytes; 1 for kBytes.
 std::size_t ElementBytes(DType dtype);
 /// "F32", "BF16", … as safetensors spells them; "BYTES" for kBytes.
 std::string_view DTypeName(DType dtype);
 
-/// Memory of that size, aligned to 64 bytes, not initialised: what a message is received into.
+/// Memory for receiving a message: aligned to 64 bytes and not initialised.
 std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes);
 
-/// Immutable bytes with shared ownership: a view into a received message keeps that message alive.
-/// Copying shares, it never copies bytes. Thread-safe to read.
+/// Immutable bytes with shared ownership. A view into a received message keeps that message alive.
+/// A copy shares the bytes.
+///
+/// Threading: thread-safe to read.
 class Buffer {
  public:
   Buffer() = default;
@@ -44,7 +46,7 @@ class Buffer {
   static Buffer FromString(std::string bytes);
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
-  /// A part of it that keeps the whole alive. REQUIRES: offset + length <= size().
+  /// A part of the bytes, which keeps the whole alive. REQUIRES: offset + length <= size().
   [[nodiscard]] Buffer Slice(std::size_t offset, std::size_t length) const {
     return {owner_, bytes_.subspan(offset, length)};
   }
@@ -59,28 +61,29 @@ class Buffer {
 };
 
 /// A named tensor (row-major, contiguous) or a named run of bytes.
-/// Invariant: data.size() == product(shape) × ElementBytes(dtype); for kBytes the shape is {size}.
+///
+/// Invariants: data.size() == product(shape) × ElementBytes(dtype). For kBytes the shape is {size}.
 struct Artifact {
   std::string name;  ///< Unique in its bundle, 1 to 64 bytes.
   DType dtype = DType::kBytes;
   std::vector<std::int64_t> shape;
   std::string media_type;  ///< MIME type of kBytes artifacts ("video/mp4"); empty for tensors.
   Buffer data;             ///< 64-byte aligned when it came out of a message.
-  /// Of the bytes, 32 raw bytes, from whoever made them; empty: nobody computed it. Carried, not
-  /// checked.
+  /// The 32 raw bytes of the SHA-256 of the data, from the stage that made it; empty when nobody
+  /// has computed it. Messages carry it and do not check it.
   std::string sha256;
-  /// Of the bytes, as the last sender's pass found it; not set where no message came. Encode
-  /// computes its own.
+  /// The CRC-32C of the data as the last sender computed it; not set when the artifact did not come
+  /// in a message. Encode computes its own.
   std::optional<std::uint32_t> crc32c;
 };
 
 /// Makes a kBytes artifact.
 Artifact BytesArtifact(std::string name, std::string media_type, std::string bytes);
 
-/// The artifact of that name, or nullptr.
+/// The artifact with that name, or nullptr.
 const Artifact* FindArtifact(std::span<const Artifact> artifacts, std::string_view name);
 
-/// A job's parameters after validation against its application's schema: defaults filled in.
+/// A job's parameters after validation against its application's schema, with defaults filled in.
 using ParameterValue = std::variant<bool, std::int64_t, double, std::string>;
 using Parameters = std::map<std::string, ParameterValue, std::less<>>;
 

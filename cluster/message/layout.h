@@ -1,5 +1,5 @@
-// The bytes of a message's header. The format is described, with what a reader must check, in
-// docs/message-format.md.
+// The bytes of a message's header. docs/message-format.md describes the format, and what a reader
+// must check.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@ static_assert(std::endian::native == std::endian::little,
 
 inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
 inline constexpr std::uint32_t kVersion = 2;
-/// Bytes of the NUL-padded text fields.
+/// The sizes of the NUL-padded text fields in bytes.
 inline constexpr std::size_t kNameBytes = 64;
 
 struct WireHeader {
   std::array<char, 8> magic;
   std::uint32_t version;
-  std::uint32_t header_crc32c;  ///< Of the header with this field 0.
+  std::uint32_t header_crc32c;  ///< The CRC-32C of the header with 0 in this field.
   std::array<std::uint8_t, 16> uid;
   std::int64_t ingress_unix_ns;
   std::int64_t deadline_unix_ns;
@@ -32,7 +32,7 @@ struct WireHeader {
   std::uint8_t kind;
   std::array<std::uint8_t, 3> reserved;  ///< 0.
   std::uint32_t flags;                   ///< 0.
-  std::uint64_t payload_bytes;           ///< All that follows the header.
+  std::uint64_t payload_bytes;           ///< The size of all that follows the header.
   std::uint32_t payload_crc32c;
   std::uint32_t table_bytes;
   std::array<char, kNameBytes> app;

@@ -32,7 +32,7 @@ bool IsDType(std::uint32_t value) {
          value <= static_cast<std::uint32_t>(DType::kF32);
 }
 
-// --- What holds for both directions.
+// --- Shared by both directions.
 
 absl::Status CheckName(std::string_view what, std::string_view name) {
   if (name.empty() || name.size() > kNameBytes) {
@@ -50,8 +50,8 @@ absl::Status CheckShape(const std::string& name, DType dtype, std::span<const st
   const auto wrong = [&](const char* what) { return Malformed("artifact '" + name + "' " + what); };
   if (shape.size() > kMaxRank) return wrong("has more than 8 dimensions");
   if (dtype == DType::kBytes && shape.size() != 1) return wrong("of bytes is not one-dimensional");
-  // Bounded by the largest message at every step, so the product cannot overflow; a zero makes the
-  // size 0, but hides nothing: the other dimensions are bounded too.
+  // Every step bounds the product by the largest message, so it cannot overflow. A zero dimension
+  // makes the size 0, and the other dimensions are bounded all the same.
   std::uint64_t bytes = ElementBytes(dtype);
   bool empty = false;
   for (const std::int64_t dimension : shape) {
@@ -143,7 +143,7 @@ absl::Status FillTable(const Message& message, v1::ArtifactTable& table) {
 
 // Sets the artifacts' offsets and returns where the message ends.
 absl::StatusOr<std::uint64_t> PlaceArtifacts(v1::ArtifactTable& table) {
-  // These take the same room whatever they are, but only once they are set.
+  // These fields take the same room whatever their values are, but only once they are set.
   for (v1::ArtifactEntry& entry : *table.mutable_artifacts()) {
     entry.set_offset(1);
     entry.set_crc32c(0);
@@ -180,7 +180,7 @@ absl::StatusOr<WireHeader> FillHeader(const Header& header) {
   return wire;
 }
 
-// Appends the artifacts and the padding before each to the pieces, which hold the head already.
+// Appends the artifacts, and the padding before each, to the pieces. The head is the first piece.
 void AppendArtifacts(const v1::ArtifactTable& table, Encoded& encoded) {
   std::uint64_t end = encoded.pieces.front().bytes.size();
   const auto append = [&](std::span<const std::byte> bytes, std::uint32_t crc32c) {
@@ -242,7 +242,8 @@ absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>
   return absl::OkStatus();
 }
 
-// 2200-01-01: times beyond it, and before 1970, are nonsense that arithmetic shall never see.
+// 2200-01-01. Decode refuses times after it and before 1970, so that no arithmetic overflows with
+// them.
 constexpr std::int64_t kLatestUnixNs = 7'258'118'400'000'000'000;
 
 absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
@@ -265,9 +266,9 @@ absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
   return ReadText("from", wire.from, header.from);
 }
 
-// The one layout that is valid has each artifact at the first multiple of 64 after the one before,
-// and the message ends where the last one ends: nothing overlaps, nothing is out of bounds, nothing
-// is left over.
+// Only one layout is valid: each artifact starts at the first multiple of 64 after the one before,
+// and the message ends where the last one ends. So nothing overlaps, is out of bounds, or is left
+// over.
 absl::Status ReadArtifacts(const v1::ArtifactTable& table, std::uint64_t table_end,
                            const Buffer& bytes, std::vector<Artifact>& artifacts) {
   if (table.artifacts_size() > static_cast<int>(kMaxArtifacts))

@@ -63,7 +63,7 @@ absl::Status SystemError(const char* what, const std::string& name, int error) {
                          {{"segment", name}});
 }
 
-// Without the pages, the first store into a full file system would be SIGBUS.
+// Allocates the pages now. Otherwise the first store into a full file system would raise SIGBUS.
 int AllocatePages(int fd, std::uint64_t bytes) {
   int error = 0;
   do {
@@ -78,11 +78,12 @@ std::byte* Map(int fd, std::uint64_t bytes) {
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
-// The owner has filled the pages: mapping them as for reading maps many at once, for writing too.
+// The owner has filled the pages, so populating them for reading maps many at once, and they can be
+// written too.
 std::byte* MapFilled(int fd, std::uint64_t bytes) {
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return nullptr;
-  // A kernel before 5.14 cannot; then pages are mapped when they are used.
+  // A kernel before 5.14 cannot do that. Then each page is mapped when it is first used.
   (void)madvise(base, bytes, MADV_POPULATE_READ);
   return static_cast<std::byte*>(base);
 }
@@ -186,8 +187,8 @@ void ShmSegment::WaitDoorbell(std::uint32_t seen, base::Duration limit) const {
   if (limit <= base::Duration::zero()) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec relative{.tv_sec = seconds.count(), .tv_nsec = (limit - seconds).count()};
-  // The kernel compares the word again under its own lock, so a ring between the caller's last look
-  // and this call is not slept through.
+  // The kernel compares the word again under its own lock, so this call does not sleep through a
+  // ring that came after the caller's last look.
   syscall(SYS_futex, DoorbellWord(), FUTEX_WAIT, seen, &relative, nullptr, 0);
 }
 

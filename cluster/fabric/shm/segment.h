@@ -1,4 +1,4 @@
-// A named POSIX shared memory segment: one page of ours, then the region's bytes.
+// A named POSIX shared memory segment: one page for the fabric's header, then the region's bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,21 @@
 
 namespace onepiece::fabric {
 
-/// A mapping, shared by everybody in this process who uses the same segment, so that one process
-/// sees one address (also ThreadSanitizer then sees that two threads use the same memory).
-/// Thread-safe.
+/// A mapping. All users of a segment in this process share it, so that the segment has one address
+/// here and ThreadSanitizer sees that two threads use the same memory.
+///
+/// Threading: thread-safe.
 class ShmSegment {
  public:
   /// Creates segment `name` (mode 0600) with all of its pages present.
+  ///
   /// Errors: RESOURCE_EXHAUSTED (SHARED_MEMORY_FULL), INTERNAL.
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Create(const std::string& name,
                                                             std::uint64_t length_bytes,
                                                             const PeerIdentity& owner);
-  /// Maps what a peer created.
-  /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (wrong length or key).
+  /// Maps a segment that a peer created.
+  ///
+  /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;

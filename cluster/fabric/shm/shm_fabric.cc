@@ -20,15 +20,16 @@ namespace {
 
 constexpr char kBackend[] = "shm";
 constexpr char kShmFolder[] = "/dev/shm";
-// The doorbell's word is in the segment's header; it needs no more memory than a segment must have.
+// The size of a doorbell's segment. The doorbell's word is in the header, so the least size will
+// do.
 constexpr std::uint64_t kDoorbellBytes = sizeof(std::uint64_t);
-// A dead owner is noticed within this time by whoever still sends to it.
+// A sender notices within this time that the region's owner is dead.
 constexpr base::Duration kOwnerCheckInterval = std::chrono::milliseconds(10);
-// Deadlines are looked at when a chain starts, and after each write of at least this much.
+// A chain checks its deadline when it starts, and after each write of at least this many bytes.
 constexpr std::uint64_t kLongBytes = 65536;
 
-// Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL: who left a segment behind can be told from
-// its name.
+// Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL, so that the name of a segment that was left
+// behind tells its owner.
 std::string NamePrefix(std::string_view cluster_id) {
   return "/onepiece." + std::string(cluster_id) + ".";
 }
@@ -57,7 +58,7 @@ class ShmDoorbell final : public Doorbell {
     segment_->WaitDoorbell(seen, limit);
   }
   void Ring() override { segment_->RingDoorbell(); }
-  /// What a peer attaches it by, for RemoteRegion::details.
+  /// A peer attaches the doorbell with this. It travels in RemoteRegion::details.
   std::string Details() const {
     std::string out;
     AppendText(out, name_);
@@ -77,7 +78,7 @@ class ShmAccess final : public Access {
   const RemoteRegion& remote() const override { return remote_; }
   const PeerIdentity& peer() const override { return peer_; }
   bool PeerIsDead() const override { return watch_->IsDead(); }
-  // What a living process has mapped cannot be taken from it.
+  // A mapping cannot be taken from a living process.
   bool Revoke() override { return watch_->IsDead(); }
 
  private:
@@ -151,9 +152,9 @@ class ShmChannel final : public Channel {
   }
 
  private:
-  // Stores of one chain are seen in their order anyway. Only before something that reads must they
-  // be seen by everybody, which costs as much as all the rest of a small message. True: an
-  // operation of the rest does that before any of it reads.
+  // Others see the stores of one chain in their order anyway. The stores must be globally visible
+  // only before the chain reads, and that fence costs as much as all the rest of a small message.
+  // Returns true when a later operation of the chain fences before any of them reads.
   static bool FencedLater(std::span<const Op> rest) {
     for (const Op& op : rest) {
       switch (op.kind) {
@@ -324,8 +325,8 @@ class ShmFabric final : public Fabric {
   base::Clock& clock_;
 };
 
-// PID and START of a segment's file name behind its prefix; a name of another form has no living
-// owner.
+// The owner that a segment's file name tells behind its prefix, as PID and START. A name of another
+// form has no living owner.
 PeerIdentity OwnerFromName(std::string_view rest) {
   const PeerIdentity nobody{.host = SelfIdentity().host};
   PeerIdentity owner = nobody;

@@ -49,7 +49,7 @@ class UcxAccess final : public Access {
   const RemoteRegion& remote() const override { return remote_; }
   const PeerIdentity& peer() const override { return peer_; }
   bool PeerIsDead() const override { return watch_->IsDead(); }
-  // What the peer has sent is executed by the target's worker or not at all.
+  // Only the target's worker executes what the peer has sent. Once it is closed, nothing does.
   bool Revoke() override {
     progress_.Remove(*target_);
     return true;
@@ -104,7 +104,7 @@ class UcxChannel final : public Channel {
       : Channel(length_bytes), clock_(clock), link_(std::move(link)) {}
 
  protected:
-  // Operations that are on their way move in real time, whatever clock the deadline is of.
+  // Operations on the network take real time, whatever clock the deadline belongs to.
   absl::Status Run(std::span<const Op> chain, base::MonotonicTime deadline) override {
     const base::Duration left = deadline - clock_.Now();
     if (left <= base::Duration::zero()) {
@@ -115,7 +115,7 @@ class UcxChannel final : public Channel {
     const absl::Status status =
         link_->Execute(chain, now + std::min(left, base::MonotonicTime::max() - now));
     CountPosted(link_->work_requests(), link_->round_trips());
-    // Before the caller gets its memory back.
+    // UCX may still use the caller's memory, so the link goes before Run returns.
     if (!status.ok()) link_.reset();
     return status;
   }

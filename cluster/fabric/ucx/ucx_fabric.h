@@ -9,8 +9,8 @@
 
 namespace onepiece::fabric {
 
-/// `devices` is what follows ucx:// — network interfaces ("eth0", "eth0,eth1"), or nothing for all.
-/// REQUIRES: as Fabric::Open, which calls it.
+/// `devices` is the part behind ucx://: network interfaces ("eth0", "eth0,eth1"), or nothing for
+/// all. REQUIRES: as Fabric::Open, which calls it.
 absl::StatusOr<std::unique_ptr<Fabric>> OpenUcxFabric(std::string_view devices, base::Clock& clock);
 
 }  // namespace onepiece::fabric

@@ -9,9 +9,10 @@
 namespace onepiece::fabric {
 namespace {
 
-// Looks in vain before a waiting caller goes to sleep; each takes about half a microsecond.
+// How many looks without progress a waiting caller makes before it sleeps. One takes about half a
+// microsecond.
 constexpr int kSpins = 20;
-// Closing is local; what is not done by then goes with the worker.
+// Closing is local. Requests that are not done by then go with the worker.
 constexpr int kCloseSteps = 1000;
 
 base::MonotonicTime RealNow() { return base::SystemClock().Now(); }
@@ -121,7 +122,7 @@ ucs_status_t UcxLink::OnAnswer(void* self, const void* header, std::size_t heade
   return UCS_OK;
 }
 
-// False when it is no answer to the chain under way.
+// Returns false when the message does not answer the chain under way.
 bool UcxLink::Take(const UcxAnswer& answer, std::span<const std::byte> bytes) {
   if (answer.refused != 0 || answer.chain != chain_number_) return false;
   if (answer.kind == UcxKind::kEnd) {
@@ -213,7 +214,7 @@ absl::Status UcxLink::Write(UcxKind kind, std::uint64_t offset, std::span<const 
   return absl::OkStatus();
 }
 
-// Returns once the bytes have been handed to the socket: the next operation goes behind them.
+// Returns once the socket has the bytes, so that the next operation goes behind them.
 absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                            std::span<const std::byte> payload) {
   header_.sequence = sequence_++;
@@ -231,7 +232,7 @@ absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t len
 absl::Status UcxLink::Await(ucs_status_ptr_t request) {
   if (UCS_PTR_IS_ERR(request)) return Broken("ucx", UCS_PTR_STATUS(request));
   if (!UCS_PTR_IS_PTR(request)) return absl::OkStatus();
-  sending_ = request;  // The destructor's, should the wait fail.
+  sending_ = request;  // If the wait fails, the destructor gives it up.
   for (int idle = 0; ucp_request_check_status(request) == UCS_INPROGRESS;) {
     ONEPIECE_RETURN_IF_ERROR(Step(idle));
   }
@@ -241,7 +242,7 @@ absl::Status UcxLink::Await(ucs_status_ptr_t request) {
   return status == UCS_OK ? absl::OkStatus() : Broken("ucx", status);
 }
 
-// One look for progress, or a sleep when there has been none for a while.
+// Looks for progress once, or sleeps when there has been none for a while.
 absl::Status UcxLink::Step(int& idle) {
   if (failure_ != UCS_OK) return Broken("the connection failed", failure_);
   if (refused_) return Broken("the owner refused an operation", UCS_ERR_REJECTED);

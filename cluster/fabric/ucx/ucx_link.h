@@ -13,14 +13,15 @@
 
 namespace onepiece::fabric {
 
-/// An endpoint on a worker of its own, moved by whoever waits for it. Destroying the link destroys
-/// the worker: from then on nothing of UCX reads or writes the memory that operations referred to,
+/// An endpoint on a worker of its own. The thread that waits for it moves it. Destroying the link
+/// destroys the worker; from then on UCX neither reads nor writes the memory of any operation,
 /// completed or not.
 ///
-/// Threading: One thread at a time.
+/// Threading: one thread at a time.
 class UcxLink {
  public:
   /// Introduces itself and waits for the owner's verdict, at most until `deadline` of real time.
+  ///
   /// Errors: INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<UcxLink>> Connect(std::shared_ptr<UcxContext> context,
                                                           const RemoteRegion& remote,
@@ -29,10 +30,10 @@ class UcxLink {
   UcxLink(const UcxLink&) = delete;
   UcxLink& operator=(const UcxLink&) = delete;
 
-  /// As Channel::Run, with a deadline of real time. After an error
-  /// the link must be destroyed before the caller's memory is.
+  /// As Channel::Run, with a deadline of real time. After an error the caller must destroy the link
+  /// before it frees the memory of the chain.
   absl::Status Execute(std::span<const Op> chain, base::MonotonicTime deadline);
-  /// Of the last Execute: what it posted, and how often it waited for the owner.
+  /// How many requests the last Execute posted, and how often it waited for the owner.
   [[nodiscard]] std::uint64_t work_requests() const { return work_requests_; }
   [[nodiscard]] std::uint64_t round_trips() const { return round_trips_; }
 

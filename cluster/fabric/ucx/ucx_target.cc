@@ -18,10 +18,10 @@
 namespace onepiece::fabric {
 namespace {
 
-// How long one busy peer may keep the others waiting.
+// How many steps of progress one busy peer gets before the others have their turn.
 constexpr int kProgressSteps = 64;
 
-// What a peer that takes no answers can make this process keep for it.
+// How many bytes of answers this process keeps for a peer that does not take them.
 constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{64} << 20;
 
 }  // namespace
@@ -167,7 +167,8 @@ void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp
   Answer(op, peer, 0, {bytes.begin(), bytes.end()});
 }
 
-// The bytes as they are now: what the peer wrote before is in them, what it writes behind is not.
+// Copies the bytes as they are now: they include what the peer wrote before this read, and exclude
+// what it writes after.
 void UcxTarget::ExecuteRead(const UcxOp& op, ucp_ep_h peer) {
   const std::byte* const from = memory_->bytes().data() + op.offset;
   for (std::uint64_t at = 0; at < op.length_bytes; at += kUcxChunkBytes) {
@@ -196,7 +197,7 @@ UcxTarget::Reply& UcxTarget::NewReply() {
   return reply;
 }
 
-// If it is lost, the peer's deadline says so.
+// When an answer is lost, the peer's deadline passes.
 void UcxTarget::Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header,
                      std::size_t size) {
   ucp_request_param_t params{};

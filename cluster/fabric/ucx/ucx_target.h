@@ -1,4 +1,4 @@
-// The owner's end of connections: one worker for each peer, all of them moved by one thread.
+// The owner's end of connections. Each peer has a worker, and one thread moves all of them.
 // Internal to the backend.
 #pragma once
 
@@ -32,7 +32,7 @@ class UcxDoorbell final : public Doorbell {
   base::CondVar rung_;
 };
 
-/// Memory of this process. Zeroed at first, its pages present.
+/// Memory of this process. It starts as zeros, with its pages present.
 class UcxMemory {
  public:
   /// Errors: RESOURCE_EXHAUSTED (NO_MEMORY).
@@ -49,22 +49,22 @@ class UcxMemory {
   const std::uint64_t length_bytes_;
 };
 
-/// Executes what one peer asks for: checks each operation against the region, then does it and
-/// answers. The peer has a worker to itself, because that is what makes a fence of it: nothing of
-/// the peer takes effect but in this worker's Progress, so after Close nothing can, whatever is
-/// still on its way.
+/// Executes the operations of one peer: checks each against the region, carries it out and answers.
+/// The peer has a worker to itself, which makes Close a fence: the peer's operations take effect
+/// only in this worker's Progress, so after Close none can, whatever is still on its way.
 ///
-/// Threading: Thread-safe.
+/// Threading: thread-safe.
 class UcxTarget {
  public:
-  /// `doorbell` may be null. `expected` is what a peer must know to be welcome.
+  /// `doorbell` may be null. A peer is welcome when its hello equals `expected`.
   static absl::StatusOr<std::shared_ptr<UcxTarget>> Open(std::shared_ptr<UcxContext> context,
                                                          std::shared_ptr<UcxMemory> memory,
                                                          std::shared_ptr<UcxDoorbell> doorbell,
                                                          UcxHello expected);
   [[nodiscard]] const std::string& worker_address() const { return worker_address_; }
   [[nodiscard]] int fd() const { return fd_; }
-  /// Executes some of what has arrived. True: there is more. False: fd() will tell, or closed.
+  /// Executes some of the operations that have arrived. Returns true when there are more. False
+  /// means that fd() becomes readable with the next one, or that the target is closed.
   bool Progress();
   /// The fence.
   void Close();
@@ -85,7 +85,7 @@ class UcxTarget {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ExecuteRead(const UcxOp& op, ucp_ep_h peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  /// Bytes that UCX may look at until it has sent them.
+  /// Bytes that UCX may read until it has sent them.
   struct Reply {
     UcxTarget* target = nullptr;
     std::list<Reply>::iterator self;
@@ -114,7 +114,9 @@ class UcxTarget {
   std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-/// The thread that moves the targets of one fabric; asleep while no peer sends. Thread-safe.
+/// The thread that moves the targets of one fabric. It sleeps while no peer sends.
+///
+/// Threading: thread-safe.
 class UcxProgress {
  public:
   static absl::StatusOr<std::unique_ptr<UcxProgress>> Start();

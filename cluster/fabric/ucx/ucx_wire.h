@@ -1,4 +1,4 @@
-// What the two ends of a connection over UCX tell each other. Internal to the backend.
+// The messages between the two ends of a connection over UCX. Internal to the backend.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,26 @@
 namespace onepiece::fabric {
 
 inline constexpr char kUcxBackend[] = "ucx";
-/// Grows with every change of what travels. Peers of another version are refused.
+/// Grows with every change of the messages. The owner refuses peers of another version.
 inline constexpr std::uint64_t kUcxProtocolVersion = 1;
 
-/// RemoteRegion::details of this backend: what UCX needs to reach the owner.
+/// RemoteRegion::details of this backend: UCX reaches the owner with them.
 struct UcxDetails {
-  std::string worker_address;  ///< Of the worker that serves this one peer.
+  std::string worker_address;  ///< The address of the worker that serves this peer alone.
 
   [[nodiscard]] std::string Serialize() const;
-  /// UCX trusts these bytes, so they carry a check against damage. Against malice there is none.
+  /// UCX trusts these bytes, so they carry a check against damage. They have none against malice.
+  ///
   /// Errors: INVALID_ARGUMENT (WRONG_REGION).
   static absl::StatusOr<UcxDetails> Parse(std::string_view bytes);
 };
 
 /// Offer::details.
 std::string SerializeUcxOffer();
-/// Errors: INVALID_ARGUMENT (WRONG_FABRIC, of another backend or protocol version).
+/// Errors: INVALID_ARGUMENT (WRONG_FABRIC: the offer is of another backend or protocol version).
 absl::Status CheckUcxOffer(const Offer& offer);
 
-/// First message of a peer: what it believes to be connected to.
+/// The first message of a peer. It names the region to which the peer wants to connect.
 struct UcxHello {
   std::uint64_t version = kUcxProtocolVersion;
   std::uint64_t key = 0;
@@ -40,16 +41,16 @@ struct UcxHello {
   static absl::StatusOr<UcxHello> Parse(std::string_view bytes);
 };
 
-/// The answer to it.
+/// The answer to UcxHello.
 enum class UcxVerdict : std::uint64_t { kWelcome = 1, kWrongVersion = 2, kWrongRegion = 3 };
 
 enum class UcxKind : std::uint64_t { kWrite = 1, kWriteWords, kRead, kSwap, kAdd, kNotify, kEnd };
 
-/// Header of an operation, the payload of a write behind it. Travels as it lies in memory.
+/// The header of an operation, followed by the payload of a write. Travels as it lies in memory.
 struct UcxOp {
-  std::uint64_t sequence = 0;  ///< Of this connection, from 0 without a gap.
+  std::uint64_t sequence = 0;  ///< The operation's number in this connection, from 0 without a gap.
   std::uint64_t chain = 0;
-  std::uint64_t index = 0;  ///< Of the operation in its chain; answers carry it.
+  std::uint64_t index = 0;  ///< The operation's number in its chain. Answers carry it.
   UcxKind kind = UcxKind::kEnd;
   std::uint64_t offset = 0;
   std::uint64_t length_bytes = 0;
@@ -57,16 +58,17 @@ struct UcxOp {
   std::uint64_t value = 0;
 };
 
-/// Header of an answer, what was read behind it.
+/// The header of an answer, followed by the bytes that were read.
 struct UcxAnswer {
   std::uint64_t chain = 0;
   std::uint64_t index = 0;
-  std::uint64_t offset = 0;  ///< Of these bytes in all that the operation reads.
+  std::uint64_t offset = 0;  ///< Where these bytes start in all that the operation reads.
   UcxKind kind = UcxKind::kEnd;
-  std::uint64_t refused = 0;  ///< Not 0: the operations broke the rules, nothing more is executed.
+  std::uint64_t refused = 0;  ///< Not 0: the peer broke the rules, and nothing more is executed.
 };
 
-/// Payload of one message, which is one segment on the wire, whole and in order.
+/// The payload of one message. A message is one segment on the wire, so it arrives whole and in
+/// order.
 inline constexpr std::uint64_t kUcxChunkBytes = 64 * 1024;
 
 /// Ids of the active messages.

@@ -19,8 +19,8 @@
 namespace onepiece::fabric {
 namespace {
 
-// The library installs handlers of these when it is loaded, also in programs that never open this
-// fabric. A crash and a hang-up are the program's business.
+// The library installs handlers for these signals when it is loaded, even in programs that never
+// open this fabric. The program itself handles a crash and a hang-up.
 const bool kSignalsAreOurs = [] {
   for (const int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP}) {
     ucs_debug_disable_signal(signal);
@@ -32,18 +32,18 @@ struct Setting {
   const char* name;
   const char* value;
 };
-// What the backend's promises rest on; everything else may be set by UCX_* variables.
+// The backend's promises rest on these settings. UCX_* variables may set everything else.
 constexpr Setting kSettings[] = {
     {"TLS", "tcp"},                 // Never UCX's own shared memory, whose keys protect nothing.
     {"PROTO_ENABLE", "n"},          // One lane, one TCP stream, in order.
-    {"KEEPALIVE_INTERVAL", "inf"},  // Deadlines are ours; an idle connection shall cost nothing.
-    {"CONN_NB", "y"},               // A connect() shall not hold up everybody else.
+    {"KEEPALIVE_INTERVAL", "inf"},  // Channels have deadlines; an idle connection costs nothing.
+    {"CONN_NB", "y"},               // A connect() must not hold up everybody else.
     {"TX_SEG_SIZE", "128k"},        // A chunk and its header are one segment.
     {"RX_SEG_SIZE", "128k"},
 };
 
-// The library would write to standard output, which belongs to the program's user. What it calls an
-// error, a peer that went away for one, comes back as a status as well.
+// Silences the library, which would write to the standard output of the program. Its errors, for
+// instance a peer that went away, come back as statuses as well.
 ucs_log_func_rc_t LogHandler(const char* /*file*/, unsigned /*line*/, const char* /*function*/,
                              ucs_log_level_t level, const ucs_log_component_config_t* component,
                              const char* format, va_list arguments) {
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(std::shared_ptr<Ucx
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // A broken link's are given up with it.
+  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // A broken link gives its requests up.
   ucp_worker_h worker = nullptr;
   ucs_status_t status = ucp_worker_create(context->get(), &params, &worker);
   if (status != UCS_OK) return UcxError("ucp_worker_create", status);

@@ -12,13 +12,16 @@
 
 namespace onepiece::fabric {
 
-/// Why a UCX call failed. REQUIRES: status is an error.
+/// The error of a UCX call that failed. REQUIRES: status is an error.
 absl::Status UcxError(const char* what, ucs_status_t status);
 
-/// One for each fabric. Thread-safe.
+/// UCX's context. Each fabric has one.
+///
+/// Threading: thread-safe.
 class UcxContext {
  public:
-  /// `devices`: UCX's names of network interfaces, or "all".
+  /// `devices` are UCX's names of network interfaces, or "all".
+  ///
   /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI) when none of them can be used, INTERNAL.
   static absl::StatusOr<std::shared_ptr<UcxContext>> Open(const std::string& devices);
   ~UcxContext() { ucp_cleanup(context_); }
@@ -31,26 +34,28 @@ class UcxContext {
   const ucp_context_h context_;
 };
 
-/// Sockets, endpoints and requests of one connection, and the only code that moves their bytes: a
-/// worker executes nothing unless somebody calls Progress, and nothing at all once it is destroyed.
+/// The sockets, endpoints and requests of one connection, and the only code that moves their bytes.
+/// A worker executes nothing unless somebody calls Progress, and nothing at all once it is
+/// destroyed.
 ///
-/// Threading: One thread at a time.
+/// Threading: one thread at a time.
 class UcxWorker {
  public:
   /// Errors: RESOURCE_EXHAUSTED (no descriptors or memory left), INTERNAL.
   static absl::StatusOr<std::unique_ptr<UcxWorker>> Create(std::shared_ptr<UcxContext> context);
-  /// Closes its sockets, unread bytes and all, and lets go of every buffer. Bounded.
+  /// Closes the sockets without reading the rest, and lets go of every buffer. Takes a bounded
+  /// time.
   ~UcxWorker() { ucp_worker_destroy(worker_); }
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
   [[nodiscard]] ucp_worker_h get() const { return worker_; }
-  /// What peers reach it by.
+  /// Peers reach the worker with this.
   [[nodiscard]] absl::StatusOr<std::string> Address() const;
   void Handle(unsigned message, ucp_am_recv_callback_t handler, void* argument);
-  /// True when it did something.
+  /// Returns true when it did something.
   bool Progress() { return ucp_worker_progress(worker_) != 0; }
-  /// True: the next event makes fd() readable. False: progress first.
+  /// Returns true when the next event makes fd() readable, and false when Progress must run first.
   bool Arm() { return ucp_worker_arm(worker_) == UCS_OK; }
   [[nodiscard]] int fd() const { return fd_; }
   /// Sleeps until there is something to progress or `limit` of real time passes.

@@ -14,10 +14,11 @@ constexpr std::uint64_t kOfferVersion = 0x3152464f53425256;   // "VRBSOFR1"
 constexpr std::uint64_t kRegionVersion = 0x3147455253425256;  // "VRBSREG1"
 constexpr int kPeerRights =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// Binding and invalidating are requests to our own device.
+// Binding and invalidating are requests to the owner's device.
 constexpr std::uint32_t kDepth = 4;
 constexpr base::Duration kBindLimit = std::chrono::seconds(1);
-// Beyond it the fence goes on without the invalidation: the error state fences by itself.
+// After this time the fence goes on without the invalidation, because the error state fences by
+// itself.
 constexpr base::Duration kInvalidateLimit = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -93,7 +94,8 @@ absl::Status VerbsAccess::Connect(const OfferDetails& offer) {
   const base::MutexLock lock(mutex_);
   const bool windows = memory_->registration != nullptr;
   if (!windows) {
-    // A registration's key holds for its whole protection domain: the peer gets one of its own.
+    // A registration's key holds for its whole protection domain, so the peer gets a domain of its
+    // own.
     domain_.reset(ibv_alloc_pd(device_->context()));
     if (domain_ == nullptr) return VerbsError("no protection domain for a peer", errno);
   }
@@ -143,7 +145,7 @@ absl::StatusOr<std::uint32_t> VerbsAccess::RegisterForPeer() {
   return registration_->rkey;
 }
 
-// A request to our own device, and its completion.
+// Posts a request to the owner's device and waits for its completion.
 absl::Status VerbsAccess::Do(ibv_send_wr& request, const char* what) {
   const bool bind = request.opcode == IBV_WR_BIND_MW;
   request.send_flags = IBV_SEND_SIGNALED;
@@ -160,8 +162,8 @@ absl::Status VerbsAccess::Do(ibv_send_wr& request, const char* what) {
 
 VerbsAccess::~VerbsAccess() { (void)Revoke(); }
 
-// Each step fences where it succeeds; the last two do it on every device. The key goes first, so
-// that a peer in the middle of a chain is told rather than left without an answer.
+// Each step that succeeds fences the peer; the last two succeed on every device. The key goes
+// first, so that a peer in the middle of a chain gets an error instead of no answer.
 bool VerbsAccess::Revoke() {
   const base::MutexLock lock(mutex_);
   if (pair_ == nullptr) return true;
@@ -173,7 +175,7 @@ bool VerbsAccess::Revoke() {
   }
   (void)pair_->ClearAccess();
   pair_->Stop();
-  window_.reset();  // Before the queue pair, which it may still be bound to.
+  window_.reset();  // Goes before the queue pair, to which it may still be bound.
   if (!pair_->Destroy()) return false;
   pair_.reset();
   registration_.reset();

@@ -16,33 +16,33 @@ namespace onepiece::fabric::verbs {
 
 constexpr char kBackend[] = "verbs";
 
-/// What an Offer's details say. A value type.
+/// The content of Offer::details. A value type.
 struct OfferDetails {
   Endpoint endpoint;
-  std::uint64_t incarnation = 0;  ///< Of this connection: an answer to another one is refused.
+  std::uint64_t incarnation = 0;  ///< This connection's. The dialer refuses an answer to another.
 
   [[nodiscard]] std::string Serialize() const;
   static std::optional<OfferDetails> Parse(std::string_view bytes);
 };
 
-/// What a RemoteRegion's details say. A value type.
+/// The content of RemoteRegion::details. A value type.
 struct RegionDetails {
   Endpoint endpoint;
-  std::uint64_t incarnation = 0;  ///< Of the offer that this answers.
-  std::uint64_t address = 0;      ///< Virtual, in the owner.
+  std::uint64_t incarnation = 0;  ///< That of the offer that this answers.
+  std::uint64_t address = 0;      ///< A virtual address of the owner.
   std::uint64_t length_bytes = 0;
   bool has_doorbell = false;
 
   [[nodiscard]] std::string Serialize() const;
   static std::optional<RegionDetails> Parse(std::string_view bytes);
-  /// What RemoteRegion::address says: "GID/QUEUE-PAIR".
+  /// RemoteRegion::address: "GID/QUEUE-PAIR".
   [[nodiscard]] std::string AddressText() const;
 };
 
-/// The bytes of a region and their registration, from which keys are cut.
+/// The bytes of a region and their registration, from which each peer's key is made.
 struct RegionMemory {
   std::unique_ptr<Pages> pages;
-  Handle<ibv_mr> registration;  ///< No rights for anybody by itself; null: each peer has its own.
+  Handle<ibv_mr> registration;  ///< Gives no rights by itself. Null: each peer has its own.
 };
 
 /// The owner's end of one peer's connection, and the key that works through it alone.

@@ -15,7 +15,7 @@ absl::Status Broken(const std::string& message) {
   return base::MakeError(absl::StatusCode::kUnavailable, "CHANNEL_BROKEN", message);
 }
 
-// The words that an operator needs beside the library's own.
+// The words that an operator needs besides the library's own.
 const char* Explain(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_REM_ACCESS_ERR:
@@ -87,7 +87,8 @@ absl::Status VerbsChannel::Perform(std::span<const Op> chain, base::MonotonicTim
     status = Add(chain[op_index_]);
   }
   if (status.ok()) status = Flush();
-  // Before the memory below is let go: a chain that was given up may be under way still.
+  // The queue pair goes before the memory below, because a chain that was given up may be under
+  // way.
   if (!status.ok()) pair_.reset();
   registered_.clear();
   results_.clear();
@@ -145,7 +146,7 @@ absl::Status VerbsChannel::AddInline(std::uint64_t offset, Op::Pieces pieces) {
 
 absl::Status VerbsChannel::AddStaged(std::uint64_t& offset, std::span<const std::byte> piece) {
   while (!piece.empty()) {
-    // The request too: what is staged must not be overtaken by a Flush.
+    // Reserves the request too, so that no Flush comes between the staging and its request.
     ONEPIECE_RETURN_IF_ERROR(Reserve(1));
     const std::span<std::byte> room = Stage(piece.size());
     std::memcpy(room.data(), piece.data(), room.size());
@@ -155,8 +156,8 @@ absl::Status VerbsChannel::AddStaged(std::uint64_t& offset, std::span<const std:
   return absl::OkStatus();
 }
 
-// Appends to the last request while that is a write with room, and starts others as needed: of one
-// more at most when `bytes` are staged ones.
+// Appends to the last request while that is a write with room, and starts new requests as needed:
+// at most one when `bytes` are staged.
 absl::Status VerbsChannel::AddSegment(std::uint64_t& offset, std::span<const std::byte> bytes,
                                       std::uint32_t lkey) {
   while (!bytes.empty()) {
@@ -213,7 +214,7 @@ absl::Status VerbsChannel::AddAtomic(const Op& op) {
   return absl::OkStatus();
 }
 
-// Without a doorbell the peer has no receive posted: a ring would wait for one for ever.
+// Without a doorbell the peer has posted no receive, and a ring would wait for one forever.
 absl::Status VerbsChannel::AddNotify() {
   if (!target_.has_doorbell) return absl::OkStatus();
   ONEPIECE_RETURN_IF_ERROR(Reserve(0));
@@ -234,8 +235,9 @@ ibv_send_wr& VerbsChannel::NextRequest(ibv_wr_opcode opcode, std::uint64_t offse
   request.opcode = opcode;
   request.sg_list = &segments_[std::size_t{request_count_} * kPieces];
   request.wr.rdma = {.remote_addr = target_.address + offset, .rkey = target_.key};
-  // A read that is repeated after a lost packet would see what a later operation of the chain has
-  // written: only then the device has to wait for it. No chain of the ring needs that.
+  // After a lost packet the device repeats a read, which then would see what a later operation of
+  // the chain has written. Only when such an operation follows must the device wait for the read.
+  // No chain of the ring needs that.
   if (opcode != IBV_WR_RDMA_READ && reads_before_) {
     request.send_flags |= IBV_SEND_FENCE;
     reads_before_ = false;

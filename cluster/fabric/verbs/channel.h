@@ -1,4 +1,4 @@
-// Chains as lists of work requests.
+// Executes chains as lists of work requests.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace onepiece::fabric::verbs {
 
-/// The peer's memory as our queue pair may use it. A value type.
+/// The peer's memory, as this end's queue pair may use it. A value type.
 struct PeerMemory {
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
@@ -22,13 +22,13 @@ struct PeerMemory {
   bool has_doorbell = false;
 };
 
-/// A chain is one list of work requests, posted with one call, of which the last one alone is
-/// signalled. Only a chain that needs more than kDepth requests, or more than Staging::kBytes of
-/// small pieces, is posted in several; counters().round_trips tells.
+/// A chain is one list of work requests. One call posts it, and only its last request is signalled.
+/// A chain that needs more than kDepth requests, or more than Staging::kBytes for small pieces,
+/// takes several posts, and counters().round_trips counts them.
 ///
 /// Small pieces and results pass through registered staging memory, or travel inside the request
-/// where the device allows that; pieces of kRegisterFrom bytes and more are registered for the time
-/// of the call.
+/// where the device allows that. Pieces of kRegisterFrom bytes and more are registered during the
+/// call.
 class VerbsChannel final : public Channel {
  public:
   static constexpr std::uint32_t kDepth = 64;
@@ -38,8 +38,9 @@ class VerbsChannel final : public Channel {
 
   VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
                std::unique_ptr<QueuePair> pair, const PeerMemory& target, base::Clock& clock);
-  /// Reads the region's last word: the key holds, the memory is as long as was said. Errors:
-  /// INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
+  /// Reads the region's last word, which shows that the key holds and the length is right.
+  ///
+  /// Errors: INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
   absl::Status Probe(base::MonotonicTime deadline);
 
  protected:
@@ -62,8 +63,8 @@ class VerbsChannel final : public Channel {
   absl::Status AddRead(std::uint64_t offset, std::span<std::byte> into);
   absl::Status AddAtomic(const Op& op);
   absl::Status AddNotify();
-  /// Makes sure of one free request and `staged_bytes` of staging memory; what was added before may
-  /// be posted and completed for it.
+  /// Makes one request and `staged_bytes` of staging memory free. It may post and complete earlier
+  /// requests for that.
   absl::Status Reserve(std::size_t staged_bytes);
   ibv_send_wr& NextRequest(ibv_wr_opcode opcode, std::uint64_t offset);
   static void AddTo(ibv_send_wr& request, std::span<const std::byte> bytes, std::uint32_t lkey);
@@ -81,7 +82,7 @@ class VerbsChannel final : public Channel {
   const std::uint32_t max_pieces_;
   const std::uint32_t max_inline_;
   const std::uint32_t max_request_bytes_;
-  // Of the chain under way.
+  // The rest belongs to the chain under way.
   std::span<const Op> chain_;
   base::MonotonicTime deadline_{};
   std::size_t op_index_ = 0;

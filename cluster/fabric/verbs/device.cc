@@ -18,7 +18,7 @@ namespace {
 constexpr char kHint[] =
     " (ibv_devinfo lists devices and ports; Soft-RoCE makes one of a network interface: rdma link "
     "add rxe0 type rxe netdev eth0)";
-// Two reads or atomics in flight: a compare-and-swap and the read behind it.
+// Reads and atomics in flight at a time: a compare-and-swap and the read behind it.
 constexpr int kLeastReadsInFlight = 2;
 
 struct ListCloser {
@@ -63,8 +63,8 @@ absl::StatusOr<ibv_device*> FindDevice(std::span<ibv_device* const> devices,
                          "no RDMA device has an active port: " + names + kHint);
 }
 
-// RoCE v2 over IPv4 crosses routers and exists wherever the interface has an address; v1 and
-// link-local addresses are what is left.
+// RoCE v2 over IPv4 is best: it crosses routers, and exists wherever the interface has an address.
+// v1 and link-local addresses come last.
 int Preference(const ibv_gid_entry& entry) {
   static constexpr std::array<std::uint8_t, 12> kIpv4Mapped{0, 0, 0, 0, 0,    0,
                                                             0, 0, 0, 0, 0xff, 0xff};
@@ -114,7 +114,8 @@ absl::StatusOr<DeviceAddress> DeviceAddress::Parse(std::string_view text) {
 absl::StatusOr<std::shared_ptr<Device>> Device::Open(const DeviceAddress& address) {
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
-  // Without the kernel's half of the stack the list is an error, ENOSYS: no device either.
+  // Without the kernel's half of the stack the call fails with ENOSYS, which means no device
+  // either.
   const std::span<ibv_device* const> devices(list.get(), list != nullptr ? count : 0);
   ONEPIECE_ASSIGN_OR_RETURN(ibv_device * found, FindDevice(devices, address.device));
   Handle<ibv_context> context(ibv_open_device(found));

@@ -1,5 +1,4 @@
-// An RDMA device that has been opened: the port and the address that we use of it, what it can do,
-// and the objects made on it.
+// An open RDMA device: the port and the address in use, its abilities, and the objects made on it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,8 +13,8 @@
 
 namespace onepiece::fabric::verbs {
 
-/// Destroys what libibverbs made. The library itself refuses (EBUSY) to destroy what is in use:
-/// members are declared in the order of their making.
+/// Destroys an object of libibverbs. The library refuses (EBUSY) to destroy one that is in use, so
+/// classes declare their members in the order in which they make them.
 struct Closer {
   void operator()(ibv_context* context) const { ibv_close_device(context); }
   void operator()(ibv_pd* domain) const { ibv_dealloc_pd(domain); }
@@ -29,19 +28,21 @@ struct Closer {
 template <typename T>
 using Handle = std::unique_ptr<T, Closer>;
 
-/// What follows verbs:// in a URI: DEVICE[:PORT][/gid=N], each part of which may be missing. A
-/// value type.
+/// The part of a URI behind verbs://, DEVICE[:PORT][/gid=N]. Each part may be missing. A value
+/// type.
 struct DeviceAddress {
   std::string device;  ///< Empty: the first device with an active port.
   int port = 0;        ///< 0: its first active port.
-  int gid_index = -1;  ///< -1: chosen by us.
+  int gid_index = -1;  ///< -1: Device::Open chooses.
 
   /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI).
   static absl::StatusOr<DeviceAddress> Parse(std::string_view text);
 };
 
-/// Thread-safe; constant after Open but for what libibverbs guards itself. Shared by everything
-/// that was made on it.
+/// An open device. Everything made on it shares it.
+///
+/// Threading: thread-safe. It is constant after Open, except for state that libibverbs guards
+/// itself.
 class Device {
  public:
   /// Errors: NOT_FOUND (NO_RDMA_DEVICE, NO_GID), FAILED_PRECONDITION (PORT_NOT_ACTIVE,
@@ -56,7 +57,7 @@ class Device {
   [[nodiscard]] const ibv_gid& gid() const { return gid_; }
   [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
   [[nodiscard]] std::string name() const { return ibv_get_device_name(context_->device); }
-  /// True where memory windows of type 2B can be bound: keys that hold for one peer only.
+  /// True when the device can bind memory windows of type 2B, whose keys hold for one peer only.
   [[nodiscard]] bool HasWindows() const;
 
  private:
@@ -74,9 +75,9 @@ class Device {
   std::uint8_t gid_index_ = 0;
 };
 
-/// "WHAT: words of `error`", with a hint where the error has a usual cause.
+/// An error "WHAT: words of `error`", with a hint where the error has a usual cause.
 absl::Status VerbsError(const std::string& what, int error);
-/// As it is written: "::ffff:10.0.0.1", "fe80::1".
+/// The text of a GID: "::ffff:10.0.0.1", "fe80::1".
 std::string GidText(const ibv_gid& gid);
 
 }  // namespace onepiece::fabric::verbs

@@ -15,7 +15,7 @@
 namespace onepiece::fabric::verbs {
 namespace {
 
-// A producer rings once for each time that it sees the consumer asleep.
+// The receives that are posted. A producer takes one each time that it sees the consumer asleep.
 constexpr int kReceives = 4096;
 constexpr int kBatch = 32;
 
@@ -85,7 +85,7 @@ void VerbsDoorbell::Ring() {
   ++count_;
   changed_.NotifyAll();
   const std::uint64_t one = 1;
-  // Full only if it is readable already, which is all that is needed.
+  // The write fails only when the counter is full, and then the descriptor is readable already.
   [[maybe_unused]] const ssize_t written = write(event_, &one, sizeof one);
 }
 
@@ -103,7 +103,7 @@ void VerbsDoorbell::Wait(std::uint32_t seen, base::Duration limit) {
       continue;
     }
     ibv_req_notify_cq(queue_.get(), 0);
-    // What arrived before the request makes no event.
+    // A ring that arrived before the request makes no event.
     Collect();
     if (count_ != seen) return;
     somebody_sleeps_ = true;
@@ -112,7 +112,7 @@ void VerbsDoorbell::Wait(std::uint32_t seen, base::Duration limit) {
     lock.Lock();
     somebody_sleeps_ = false;
     Collect();
-    changed_.NotifyAll();  // For the count, and for the descriptors.
+    changed_.NotifyAll();  // The count changed, and the descriptors need another sleeper.
   }
 }
 

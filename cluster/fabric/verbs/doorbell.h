@@ -12,10 +12,12 @@
 
 namespace onepiece::fabric::verbs {
 
-/// A shared receive queue, whose receives the rings of all regions consume, and its completions.
+/// A shared receive queue and its completions. A ring of any region takes one receive.
 ///
-/// Receives are posted again when the owner looks (count, Wait). A peer that rings faster than the
-/// owner looks is held off by its own device until then.
+/// The owner posts receives again when it looks (count, Wait). When a peer rings faster than that,
+/// its own device holds it off.
+///
+/// Threading: thread-safe.
 class VerbsDoorbell final : public Doorbell {
  public:
   /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
@@ -27,7 +29,7 @@ class VerbsDoorbell final : public Doorbell {
   std::uint32_t count() const override;
   void Wait(std::uint32_t seen, base::Duration limit) override;
   void Ring() override;
-  /// For the owner's queue pairs.
+  /// The owner's queue pairs use these two.
   [[nodiscard]] ibv_srq* receives() const { return receives_.get(); }
   [[nodiscard]] ibv_cq* receive_queue() const { return queue_.get(); }
 
@@ -40,14 +42,14 @@ class VerbsDoorbell final : public Doorbell {
   void Sleep(base::Duration limit);
 
   const std::shared_ptr<Device> device_;
-  const int event_;  // Ring's, an eventfd.
+  const int event_;  // An eventfd, which Ring writes.
   Handle<ibv_comp_channel> channel_;
   Handle<ibv_cq> queue_;
   Handle<ibv_srq> receives_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   mutable std::uint32_t count_ ABSL_GUARDED_BY(mutex_) = 0;
-  // On the descriptors; the others wait for `changed_`.
+  // One thread sleeps on the descriptors; the others wait for `changed_`.
   bool somebody_sleeps_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -27,8 +27,8 @@ void* MapPages(std::uint64_t bytes, int flags) {
   return start == MAP_FAILED ? nullptr : start;
 }
 
-// Huge pages are a reservation of the administrator's: where there is none, ordinary ones do, which
-// the kernel may still merge.
+// Huge pages exist only where the administrator has reserved them. Elsewhere ordinary pages do,
+// which the kernel may still merge.
 void* MapBest(std::uint64_t length_bytes, std::uint64_t& mapped) {
   if (length_bytes >= kHugePageBytes) {
     mapped = RoundUp(length_bytes, kHugePageBytes);
@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<Pages>> Pages::Allocate(std::uint64_t length_byte
   }
   std::unique_ptr<Pages> pages(
       new Pages({static_cast<std::byte*>(start), static_cast<std::size_t>(length_bytes)}, mapped));
-  // Present before the first write, and an error rather than a signal when memory runs out.
+  // Makes the pages present before the first write, and gives an error instead of a signal when
+  // memory runs out.
   if (madvise(start, mapped, MADV_POPULATE_WRITE) != 0) {
     if (errno != EINVAL) {
       return base::MakeError(

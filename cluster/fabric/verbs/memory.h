@@ -14,8 +14,8 @@
 
 namespace onepiece::fabric::verbs {
 
-/// Pages of our own: zeroed, present, huge ones for big regions where the system has them, absent
-/// from children that this process forks.
+/// Pages of this process. They start as zeros and are present; big regions get huge pages where the
+/// system has them. Children that this process forks do not have them.
 class Pages {
  public:
   /// Errors: RESOURCE_EXHAUSTED (NO_MEMORY).
@@ -23,7 +23,7 @@ class Pages {
   ~Pages();
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
-  /// Exactly the length asked for.
+  /// The bytes, exactly as many as the caller asked for.
   [[nodiscard]] std::span<std::byte> bytes() const { return bytes_; }
 
  private:
@@ -33,8 +33,9 @@ class Pages {
   const std::size_t mapped_bytes_;
 };
 
-/// Pins `bytes` and makes them known to the device; `access` are IBV_ACCESS_ flags, never relaxed
-/// ordering: the ring's words must arrive in order.
+/// Pins `bytes` and makes them known to the device. `access` are IBV_ACCESS_ flags, but never
+/// relaxed ordering, because the ring's words must arrive in order.
+///
 /// Errors: RESOURCE_EXHAUSTED (MEMLOCK_LIMIT, whose message says what to raise), INTERNAL
 /// (VERBS_FAILED).
 absl::StatusOr<Handle<ibv_mr>> RegisterMemory(ibv_pd* domain, std::span<const std::byte> bytes,
@@ -47,15 +48,17 @@ struct Staging {
   Handle<ibv_mr> registration;
 };
 
-/// The cache of registrations: staging areas that wait for the next chain. Only memory of ours is
-/// cached: a registration pins pages, not addresses, so one of a caller's memory would be wrong
-/// without notice once the caller has freed it and got the same address again. Thread-safe.
+/// A cache of registrations: staging areas that wait for the next chain. It caches no registration
+/// of a caller's memory. A registration pins pages, not addresses, so it would silently be wrong
+/// once the caller frees that memory and gets the same address again.
+///
+/// Threading: thread-safe.
 class StagingPool {
  public:
   explicit StagingPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   /// Errors: those of Pages::Allocate and RegisterMemory.
   absl::StatusOr<Staging> Take();
-  /// REQUIRES: the device has done with it.
+  /// REQUIRES: the device does not use it any more.
   void GiveBack(Staging staging);
 
  private:

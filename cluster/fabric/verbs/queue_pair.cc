@@ -19,20 +19,21 @@ namespace {
 
 constexpr std::uint32_t k24Bits = 0xffffff;
 constexpr int kMostReadsInFlight = 64;
-// Longer than most chains take on hardware, shorter than a sleep costs.
+// How long a wait polls before it sleeps: longer than most chains take on hardware, and shorter
+// than what a sleep costs.
 constexpr base::Duration kSpin = std::chrono::microseconds(20);
 // How often a sleeper looks at a clock that may be moved by hand.
 constexpr base::Duration kLongestSleep = std::chrono::milliseconds(10);
-// Flushing what a broken queue pair holds takes microseconds; a queue pair that does not is
-// destroyed all the same, which waits for the device.
+// Flushing a broken queue pair takes microseconds. One that takes longer is destroyed all the same,
+// which waits for the device.
 constexpr base::Duration kDrainLimit = std::chrono::milliseconds(50);
 constexpr std::uint64_t kDrainMark = ~std::uint64_t{0};
-// The device sends a packet again after kResend (in steps of powers of two of 4.096 us) and gives
-// the peer up after kResends of them.
+// The device sends a packet again after kResend, which counts in powers of two of 4.096 us, and
+// gives the peer up after kResends of them.
 constexpr base::Duration kResend = std::chrono::milliseconds(67);
-constexpr std::uint8_t kResends = 6;  // Soft-RoCE takes 7 for ever.
-// A peer out of receives is asked again for ever, until the chain's deadline: it has them back as
-// soon as it looks at its doorbell.
+constexpr std::uint8_t kResends = 6;  // Soft-RoCE takes 7 as forever.
+// The device retries a peer that is out of receives without a limit of its own, so until the
+// chain's deadline. The peer posts receives as soon as it looks at its doorbell.
 constexpr std::uint8_t kResendsNotReady = 7;
 constexpr std::uint8_t kNotReadyTimer = 12;  // 0.64 ms
 
@@ -141,7 +142,7 @@ std::optional<ibv_wc> CompletionQueue::Next(base::Clock& clock, base::MonotonicT
       continue;
     }
     ibv_req_notify_cq(queue_.get(), 0);
-    // What completed before the request makes no event.
+    // A completion that came before the request makes no event.
     if (auto completion = Poll()) return completion;
     Sleep(std::min(real_deadline - now, kLongestSleep));
   }
@@ -149,7 +150,7 @@ std::optional<ibv_wc> CompletionQueue::Next(base::Clock& clock, base::MonotonicT
 
 absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(std::shared_ptr<Device> device,
                                                              const QueuePairOptions& options) {
-  // An error completes every request, also those that asked for no completion.
+  // An error completes every request, even those that asked for no completion.
   ONEPIECE_ASSIGN_OR_RETURN(
       auto completions,
       CompletionQueue::Create(*device, static_cast<int>(options.send_depth) + 2, options.waiting));
@@ -159,10 +160,11 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(std::shared_ptr<Dev
   attributes.recv_cq =
       options.receive_queue != nullptr ? options.receive_queue : completions->get();
   attributes.srq = options.receives;
-  // Asking for more than the device has fails; the channel makes do with what it gets.
+  // Asking for more than the device has is an error, so this asks for less; the channel takes what
+  // it gets.
   const auto depth = std::min<std::uint32_t>(
       options.send_depth + 1, static_cast<std::uint32_t>(device->limits().max_qp_wr));
-  attributes.cap = {.max_send_wr = depth,  // One is the mark that Drain posts.
+  attributes.cap = {.max_send_wr = depth,  // One of them is the mark that Drain posts.
                     .max_recv_wr = options.receives != nullptr ? 0U : 1U,
                     .max_send_sge = std::min<std::uint32_t>(
                         options.pieces, static_cast<std::uint32_t>(device->limits().max_sge)),

@@ -1,4 +1,4 @@
-// A reliable connection's end: its making, its completions, and its end.
+// One end of a reliable connection: how it is made, completes requests, and is destroyed.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace onepiece::fabric::verbs {
 
-/// Where a queue pair is and how it may be talked to. Travels in Offer and RemoteRegion. A value
-/// type.
+/// The address of a queue pair and its limits. Travels in Offer and RemoteRegion. A value type.
 struct Endpoint {
   ibv_gid gid{};
   std::uint16_t lid = 0;
@@ -23,16 +22,18 @@ struct Endpoint {
   std::uint32_t psn = 0;         ///< 24 bits: the number of the first packet that it sends.
   ibv_mtu mtu = IBV_MTU_256;
   std::uint8_t link_layer = 0;
-  /// Reads and atomics that it may have in flight, and those that it answers at a time.
+  /// How many reads and atomics it may have in flight, and how many it answers at a time.
   std::uint8_t reads_out = 0;
   std::uint8_t reads_in = 0;
 
   void AppendTo(std::string& out) const;
-  /// nullopt: not an endpoint.
+  /// nullopt when the bytes are not an endpoint.
   static std::optional<Endpoint> Read(WireReader& reader);
 };
 
-/// Completions of one queue pair. One thread at a time.
+/// The completions of one queue pair.
+///
+/// Threading: one thread at a time.
 class CompletionQueue {
  public:
   enum class Waiting {
@@ -43,8 +44,8 @@ class CompletionQueue {
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(Device& device, int depth,
                                                                  Waiting waiting);
   [[nodiscard]] ibv_cq* get() const { return queue_.get(); }
-  /// The next completion; nullopt once `deadline` has passed on `clock`, or as much time as there
-  /// was left until then has really passed: a clock that stands still never hangs a wait.
+  /// The next completion. nullopt once `deadline` passes on `clock`, or once as much real time has
+  /// passed as was left until then, so that a clock that stands still never hangs a wait.
   std::optional<ibv_wc> Next(base::Clock& clock, base::MonotonicTime deadline);
 
  private:
@@ -57,20 +58,20 @@ class CompletionQueue {
   const Handle<ibv_cq> queue_;
 };
 
-/// What a queue pair is made of besides its device.
+/// How to make a queue pair on a device.
 struct QueuePairOptions {
   ibv_pd* domain = nullptr;
   std::uint32_t send_depth = 0;
-  std::uint32_t pieces = 1;         ///< Of one work request.
-  std::uint32_t inline_bytes = 0;   ///< Wished for.
+  std::uint32_t pieces = 1;         ///< The pieces of one work request.
+  std::uint32_t inline_bytes = 0;   ///< A wish; the device may give less.
   ibv_srq* receives = nullptr;      ///< May be null.
   ibv_cq* receive_queue = nullptr;  ///< Null: the send queue's.
   CompletionQueue::Waiting waiting = CompletionQueue::Waiting::kSpins;
 };
 
-/// One end. One thread at a time.
+/// One end of a connection.
 ///
-/// Ownership: Destruction destroys it.
+/// Threading: one thread at a time.
 class QueuePair {
  public:
   /// Errors: INTERNAL or RESOURCE_EXHAUSTED (VERBS_FAILED).
@@ -82,8 +83,9 @@ class QueuePair {
 
   [[nodiscard]] Endpoint local() const;
   [[nodiscard]] const ibv_qp_cap& abilities() const { return abilities_; }
-  /// Makes the connection; `access` are the IBV_ACCESS_REMOTE_ flags of the other end. At most
-  /// once.
+  /// Makes the connection. `access` are the IBV_ACCESS_REMOTE_ flags of the other end. Call it at
+  /// most once.
+  ///
   /// Errors: INVALID_ARGUMENT (WRONG_FABRIC), UNAVAILABLE (PEER_UNREACHABLE), INTERNAL
   /// (VERBS_FAILED).
   absl::Status Connect(const Endpoint& remote, int access);
@@ -91,13 +93,15 @@ class QueuePair {
   /// Errors: INTERNAL (VERBS_FAILED).
   absl::Status Post(ibv_send_wr* first);
   CompletionQueue& completions() { return *completions_; }
-  /// Takes every right from the other end; what it has under way may still be carried out.
+  /// Takes every right from the other end. Operations that are under way may still be carried out.
   absl::Status ClearAccess();
-  /// Error state, then drained: everything posted has been completed. Idempotent; milliseconds.
+  /// Puts the queue pair into the error state and waits until all its requests are completed, which
+  /// takes milliseconds. Idempotent.
   void Stop();
-  /// Stops it and takes it from the device. True: the device does nothing for it any more, neither
-  /// for this end nor for the other; nothing but this may be called any more. Never through RESET:
-  /// from there Soft-RoCE (Linux 6.1) runs the responder twice at once, and breaks the kernel.
+  /// Stops the queue pair and takes it from the device. Returns true when the device does nothing
+  /// for it any more, neither for this end nor for the other. Only Destroy may be called after it.
+  /// It never goes through RESET, because Soft-RoCE (Linux 6.1) then runs the responder twice at
+  /// once, which breaks the kernel.
   bool Destroy();
 
  private:

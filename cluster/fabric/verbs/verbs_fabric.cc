@@ -13,7 +13,7 @@ namespace verbs {
 namespace {
 
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 46;
-// A peer that does not answer is given up by the device before that.
+// The limit of the probe. The device gives a silent peer up before that.
 constexpr base::Duration kProbeLimit = std::chrono::seconds(5);
 
 absl::Status WrongRegion(const std::string& what) {
