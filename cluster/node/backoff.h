@@ -1,4 +1,4 @@
-// Growing, jittered pauses between attempts. Internal to cluster/node.
+// Growing pauses with jitter between attempts. Internal to cluster/node.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace onepiece::node {
 
 /// Doubles from `min` to `max` (both scaled by $ONEPIECE_TIME_SCALE). Each pause is drawn from the
 /// upper half of its range, so that nodes which failed together do not come back together.
-/// Thread-confined.
+///
+/// Threading: Thread-confined.
 class Backoff {
  public:
   Backoff(base::Duration min, base::Duration max)

@@ -12,12 +12,12 @@
 namespace onepiece::node {
 namespace {
 
-// Below this the allocator recycles memory well enough by itself.
+// The allocator recycles smaller blocks well enough by itself.
 constexpr std::size_t kPooledBytes = 64 << 10;
 constexpr std::size_t kHugePageBytes = 2 << 20;
 constexpr std::align_val_t kSmallAlign{64};
 
-// Rounds up so that blocks fit messages of nearly the same size too; wastes at most a quarter.
+// Rounds up, so that a block also fits messages of nearly the same size. Wastes a quarter at most.
 std::size_t Capacity(std::size_t size) {
   const std::size_t step = std::max<std::size_t>(std::bit_floor(size) / 4, 4096);
   return (size + step - 1) / step * step;
@@ -29,7 +29,7 @@ std::align_val_t AlignFor(std::size_t capacity) {
 
 std::byte* Allocate(std::size_t capacity) {
   auto* data = static_cast<std::byte*>(::operator new(capacity, AlignFor(capacity)));
-  // One fault for 2 MiB instead of 512. Only a hint: failure changes nothing but speed.
+  // One page fault for 2 MiB instead of 512. This is only a hint: a failure costs only speed.
   if (capacity >= kHugePageBytes) (void)madvise(data, capacity, MADV_HUGEPAGE);
   return data;
 }
@@ -56,7 +56,7 @@ BlockPool::Block BlockPool::Take(std::size_t size) {
   Free block{nullptr, Capacity(size), nullptr};
   {
     const base::MutexLock lock(mutex_);
-    // The newest that fits: its pages are the likeliest to be in a cache.
+    // Takes the newest block that fits, because its pages are the likeliest to be in a cache.
     const auto found = std::find_if(free_.rbegin(), free_.rend(), [&](const Free& free) {
       return free.capacity == block.capacity;
     });

@@ -14,14 +14,15 @@
 
 namespace onepiece::node {
 
-/// Called once for every fresh block that will be recycled, before its first use; what it returns
-/// is let go before the block is freed. Thread-safe; may outlive the pool's maker.
+/// Is called once for every fresh block that will be recycled, before its first use. The pool drops
+/// the returned object before it frees the block. Thread-safe. It may outlive the pool's maker.
 using BlockHook = std::function<std::shared_ptr<const void>(std::span<std::byte>)>;
 
-/// Recycles large blocks: fresh memory costs a page fault every 4 KiB, which for a message of many
-/// megabytes takes longer than copying it.
+/// Recycles large blocks, because fresh memory costs a page fault every 4 KiB. For a message of
+/// many megabytes that takes longer than copying it.
 ///
-/// Ownership: Blocks keep the pool alive. At most `keep_bytes` of unused blocks are kept.
+/// Ownership: Blocks keep the pool alive. The pool keeps at most `keep_bytes` of unused blocks.
+///
 /// Threading: Thread-safe.
 class BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
@@ -31,8 +32,8 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// `size` bytes of memory with any content, 64-byte aligned. They go back when the last owner
-  /// lets go.
+  /// `size` bytes of memory with any content, 64-byte aligned. They go back to the pool when the
+  /// last owner drops them.
   struct Block {
     std::shared_ptr<const void> owner;
     std::span<std::byte> bytes;
@@ -44,7 +45,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
   struct Free {
     std::byte* data;
     std::size_t capacity;
-    std::shared_ptr<const void> hooked;  // What hook_ returned.
+    std::shared_ptr<const void> hooked;  // The object that hook_ returned.
   };
   static void Release(Free block);
   void GiveBack(Free block);

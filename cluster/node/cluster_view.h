@@ -23,13 +23,13 @@ namespace onepiece::node {
 ///
 /// Until the agent has learned something the readers see empty values.
 ///
-/// Ownership:  The agent and all readers borrow it; it outlives them.
+/// Ownership: The agent and all readers borrow it; it outlives them.
 ///
-/// Threading:  Thread-safe. Each getter answers for itself: two calls may see two states.
+/// Threading: Thread-safe. Each getter answers for itself: two calls may see two states.
 ///
-/// Blocking:  Never.
+/// Blocking: Never.
 ///
-/// Invariants:  Only one NodeAgent writes; tests write where there is no agent.
+/// Invariants: Only one NodeAgent writes; tests write where there is no agent.
 class ClusterView {
  public:
   ClusterView() = default;

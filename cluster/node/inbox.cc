@@ -20,9 +20,9 @@
 namespace onepiece::node {
 namespace {
 
-// A producer that sends nonsense sends much of it.
+// The log gets one line in this time, because a producer that sends nonsense sends much of it.
 constexpr base::Duration kLogInterval = std::chrono::seconds(5);
-// Of a producer's name in the ring's health.
+// The limit of a producer's name in the ring's health.
 constexpr std::size_t kMaxNameBytes = 128;
 
 absl::Status Closed() {
@@ -69,7 +69,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
   base::MonotonicTime next_log_ ABSL_GUARDED_BY(receive_mutex_){};
-  // Last: they stop before what they look at goes.
+  // Last: they stop before the members that they read are destroyed.
   ring::RecoveryRunner recovery_;
   ScrapeHook scrape_;
 };
@@ -113,7 +113,7 @@ absl::StatusOr<message::Message> RingInbox::TakeOut(ring::Delivery delivery) {
 }
 
 void RingInbox::NoteMalformed(const absl::Status& status) {
-  // A wrong checksum is counted by the ring, and its resend will be taken.
+  // The ring counts a wrong checksum itself, and takes the resend.
   if (!absl::IsDataLoss(status)) ++malformed_;
   if (clock_.Now() < next_log_) return;
   next_log_ = clock_.Now() + kLogInterval;

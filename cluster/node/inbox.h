@@ -1,5 +1,5 @@
 // Where a node's work arrives: a ring in this process's fabric memory, the service that lets
-// producers in, and the care that a ring needs (recovery from producers that died half way).
+// producers in, and the upkeep of the ring (recovery from producers that died half way).
 #pragma once
 
 #include <cstdint>
@@ -37,22 +37,23 @@ struct InboxOptions {
   std::uint32_t slots = 0;
   std::uint32_t max_producers = 0;
   ring::Timeouts timeouts;
-  /// Where messages are copied into, if it has room; else, and by default, a BlockPool.
-  /// Thread-safe.
+  /// Gives the memory that messages are copied into. Without it, or when it has no room, a
+  /// BlockPool does. Thread-safe.
   std::function<absl::StatusOr<BlockPool::Block>(std::size_t)> blocks;
-  BlockHook block_hook;                   ///< Told of the pool's blocks.
+  BlockHook block_hook;                   ///< Called for the pool's blocks.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 
-/// Sets what a configuration says of the ring. Numbers out of bounds are Open's to refuse.
+/// Takes over what a configuration says about the ring. Open refuses numbers that are out of
+/// bounds.
 void ApplyRingConfig(const v1::RingConfig& config, InboxOptions& options);
 
-/// A message that arrived. `message`'s artifacts keep its memory alive, nothing else does.
+/// A message that arrived. Only the artifacts of `message` keep its memory alive.
 struct Received {
   message::Message message;
-  base::MonotonicTime arrival{};  ///< When it was seen in the ring, on the Inbox's clock.
+  base::MonotonicTime arrival{};  ///< When the Inbox saw it in the ring, on its clock.
   base::WallTime arrival_wall{};
-  base::MonotonicTime ready{};  ///< When it was copied out and decoded.
+  base::MonotonicTime ready{};  ///< When it had been copied out and decoded.
   std::uint64_t bytes = 0;
 };
 
@@ -62,23 +63,27 @@ struct RingStats {
   std::uint64_t slots_used = 0;
   std::uint64_t capacity_bytes = 0;
   std::uint64_t bytes_used = 0;
-  std::uint64_t malformed = 0;  ///< Messages that arrived intact and made no sense; dropped.
+  std::uint64_t malformed = 0;  ///< Messages that arrived intact, made no sense and were dropped.
   ring::ConsumerCounters ring;
 };
 
-/// Back-pressure is the caller's silence: while nobody calls Receive the ring fills, and producers
-/// are told BUSY. Producers are let in and the ring is repaired all the same, by a thread of the
-/// Inbox.
+/// The receiving side of a node's ring.
 ///
-/// Ownership: Owns the ring and its memory. Borrows `fabric`, `view` and `clock`, which must outlive it.
-/// Messages handed out live in memory of their own: of InboxOptions::blocks, else of the heap,
-/// where large blocks are recycled when the last artifact of a message goes, which may be after the
-/// Inbox has gone.
-/// Threading: Thread-safe; Receive is meant for one thread (others wait their turn).
+/// A caller applies backpressure by not calling Receive: the ring fills, and producers are told
+/// BUSY. A thread of the Inbox lets producers in and repairs the ring all the same.
+///
+/// Ownership: Owns the ring and its memory. Borrows `fabric`, `view` and `clock`, which must
+/// outlive it. Messages handed out live in memory of their own: that of InboxOptions::blocks, or
+/// the heap. Large heap blocks are recycled when the last artifact of a message goes, which may be
+/// after the Inbox has gone.
+///
+/// Threading: Thread-safe. Receive is meant for one thread; others wait their turn.
 class Inbox {
  public:
-  /// A producer that means another incarnation than that of `view` is refused. Errors: those of
-  /// ring creation (RESOURCE_EXHAUSTED: no shared memory; INVALID_ARGUMENT: BAD_RING_OPTIONS).
+  /// Refuses producers that name another incarnation than that of `view`.
+  ///
+  /// Errors: those of ring creation: RESOURCE_EXHAUSTED (no shared memory), INVALID_ARGUMENT
+  /// (BAD_RING_OPTIONS).
   static absl::StatusOr<std::unique_ptr<Inbox>> Open(fabric::Fabric& fabric,
                                                      const ClusterView& view, InboxOptions options,
                                                      base::Clock& clock = base::SystemClock());
@@ -86,14 +91,15 @@ class Inbox {
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  /// RingService of this ring; serve it where peers reach this node. Must not be called after the
-  /// Inbox has gone.
+  /// The RingService of this ring. Serve it where peers reach this node. It must not be called
+  /// after the Inbox has gone.
   [[nodiscard]] virtual grpc::Service* service() = 0;
-  /// The next message, copied out of the ring and checked. Malformed ones are counted, logged and
-  /// dropped.
+  /// Returns the next message, copied out of the ring and checked. Counts, logs and drops malformed
+  /// messages.
+  ///
   /// Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
   virtual absl::StatusOr<Received> Receive(base::MonotonicTime deadline) = 0;
-  /// Makes Receive return CANCELLED, now and later, and OpenRing refuse. Idempotent.
+  /// Receive returns CANCELLED from now on, and OpenRing refuses. Idempotent.
   virtual void Close() = 0;
   [[nodiscard]] virtual RingStats stats() const = 0;
 

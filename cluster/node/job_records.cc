@@ -25,7 +25,7 @@ using DatabaseStub = v1::DatabaseService::Stub;
 
 constexpr std::size_t kMaxStubs = 64;
 constexpr base::Duration kPollInterval = std::chrono::milliseconds(100);
-// A fetch that brings nothing for so long has lost its database.
+// A fetch that brings nothing for this long has lost its database.
 constexpr base::Duration kFetchIdleLimit = std::chrono::seconds(10);
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
@@ -44,18 +44,19 @@ absl::Status Cancelled() {
   return base::MakeError(absl::StatusCode::kCancelled, "CALLER_GONE", "nobody listens any more");
 }
 
-/// A result that was lost is one database's view, not the job's end: another may have the bytes.
+/// A lost result is one database's view and not the job's end, because another database may have
+/// the bytes.
 constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
 bool IsLost(const v1::Job& job) { return job.error().reason() == kLostOnRestart; }
 
-/// What several databases said, when none had an answer.
+/// The answers of several databases that did not have the job.
 struct Misses {
   absl::Status away, not_found, lost;
 
-  /// True when `status` is a reason to ask the next database.
+  /// Returns true when `status` is a reason to ask the next database.
   bool Take(const absl::Status& status) {
     if (IsAway(status)) return away = status, true;
-    // A tombstone is an answer: the next database may not have heard of the deletion yet.
+    // A tombstone is a final answer, because the next database may not know of the deletion yet.
     if (base::GetReason(status).metadata.contains("deleted")) return false;
     if (absl::IsNotFound(status)) return not_found = status, true;
     if (base::GetReason(status).reason == kLostOnRestart) return lost = status, true;
@@ -72,13 +73,13 @@ bool HasEnded(const v1::Job& job) {
          job.state() != v1::Job::RUNNING;
 }
 
-/// True when `a` says more of the same job than `b`.
+/// Returns true when `a` is further in the life of the same job than `b`.
 bool IsFurther(const v1::Job& a, const v1::Job& b) {
   return std::tuple(HasEnded(a), !IsLost(a), a.state(), a.stage_index(), a.step()) >
          std::tuple(HasEnded(b), !IsLost(b), b.state(), b.stage_index(), b.step());
 }
 
-/// Which database took the last write of a job; the least recently used are forgotten.
+/// Remembers which database took the last write of a job. Evicts the least recently used jobs.
 class Locations {
  public:
   explicit Locations(std::size_t limit) : limit_(limit) {}
@@ -95,7 +96,7 @@ class Locations {
     places_.erase(order_.back());
     order_.pop_back();
   }
-  /// Empty when it is not known.
+  /// Returns an empty id when it does not know.
   std::string Find(const base::Uid& uid) {
     const base::MutexLock lock(mutex_);
     const auto found = places_.find(uid);
@@ -130,14 +131,14 @@ struct JobRecords::Impl {
 
   std::shared_ptr<DatabaseStub> StubFor(const std::string& address) {
     const base::MutexLock lock(mutex);
-    // Addresses of databases that are long gone; those in use come back at once.
+    // Most of them are addresses of databases that are long gone. Those in use come back at once.
     if (stubs.size() >= kMaxStubs && !stubs.contains(address)) stubs.clear();
     std::shared_ptr<DatabaseStub>& stub = stubs[address];
     if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(address));
     return stub;
   }
 
-  /// In the order in which they are asked.
+  /// Returns the databases in the order in which they are asked.
   std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
     std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
     const std::string wrote = locations.Find(uid);
@@ -176,14 +177,15 @@ struct JobRecords::Impl {
   using PrepareStream = std::function<std::unique_ptr<grpc::ClientAsyncReader<Item>>(
       DatabaseStub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
 
-  /// Reads one database's stream to its end. CANCELLED when the sink or `keep_going` said no.
+  /// Reads one database's stream to its end. Returns CANCELLED when the sink or `keep_going` said
+  /// no.
   template <typename Item>
   absl::Status ReadStream(const v1::Endpoint& database, const PrepareStream<Item>& prepare,
                           base::Duration idle_limit, const Sink<Item>& sink,
                           const KeepGoing& keep_going);
 
-  /// A database that has restarted knows nothing and creates every job anew: the others may
-  /// remember.
+  /// Returns the older record of the job, if another database has one. A database that has
+  /// restarted knows nothing and creates every job anew.
   v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
 
   const ClusterView& view;
@@ -203,10 +205,10 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
   const auto reader = prepare(*stub, &context, &queue);
-  absl::Status ended;  // Why we ended the stream ourselves.
+  absl::Status ended;  // The reason why this side ended the stream, if it did.
   base::MonotonicTime idle_since = clock.Now();
 
-  // Waits for the one operation under way; polls the caller meanwhile.
+  // Waits for the one operation under way, and polls the caller meanwhile.
   const auto completes = [&]() -> bool {
     while (true) {
       void* tag = nullptr;
@@ -243,8 +245,8 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
   queue.Shutdown();
   if (!ended.ok()) return ended;
   absl::Status result = rpc::FromGrpc(status);
-  // A server that shuts down cancels its streams; only our caller's wish is a cancellation to our
-  // caller.
+  // A server that shuts down cancels its streams. Our caller gets CANCELLED only when it asked for
+  // the cancellation.
   return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
 }
 
@@ -257,7 +259,7 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
     const auto known =
         rpc::Call(*StubFor(database.address()), &DatabaseStub::GetJob, ask, options.call_timeout);
     const bool deleted = base::GetReason(known.status()).metadata.contains("deleted");
-    // The record that was just made answers here too; an older one was made at another time.
+    // The record that was just made answers here too. An older one has another create_time.
     const bool older = known.ok() && JobPosition::Of(known->job()).create_unix_ns !=
                                          JobPosition::Of(created.record().job()).create_unix_ns;
     if (!deleted && !older) continue;
@@ -291,7 +293,7 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
   *request.mutable_record() = record;
   absl::StatusOr<v1::CreateJobResponse> created =
       impl_->Ask(*uid, &DatabaseStub::CreateJob, request);
-  // Without a request_id the uid is fresh, and nobody can have it.
+  // Without a request_id the uid is fresh, so no database can have it.
   if (!created.ok() || !created->created() || record.job().request_id().empty()) return created;
   return impl_->PreferElsewhere(*uid, *std::move(created));
 }
@@ -328,7 +330,8 @@ absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest&
   bounded.set_page_size(page_size);
   const auto before = [](const JobPosition& a, const JobPosition& b) { return a.Before(b); };
   std::map<JobPosition, v1::Job, decltype(before)> merged(before);
-  // Past the end of a full page a database may have jobs that come before those of another one.
+  // A database with a full page may have further jobs that come before those of another database.
+  // The merged page therefore ends where the first full page ends.
   std::optional<JobPosition> horizon;
   absl::Status last;
   bool any = false;
@@ -397,7 +400,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
           impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
       if (ended) return absl::OkStatus();
       if (lost.has_value() && absl::IsCancelled(status) && keep_going()) continue;
-      // A stream that ends well before its job does is a database that shuts down.
+      // A stream that ends with OK before its job has ended comes from a database that shuts down.
       if (!status.ok() && !misses.Take(status)) return status;
     }
     if (lost.has_value()) {
@@ -434,14 +437,14 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
       return sink(response);
     }
     if (!response.has_artifact()) return sink(response);
-    // Another database goes on where one stopped: of the same bytes, or not at all.
+    // Another database may go on only with the same bytes.
     changed = response.artifact().sha256() != told->sha256();
     v1::FetchResultResponse rest = response;
     rest.clear_artifact();
     return !changed && sink(rest);
   };
   Misses misses;
-  // A second round serves those whose database restarted meanwhile.
+  // The second round is for a database that restarted during the first one.
   for (int round = 0; round < 2; ++round) {
     for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
       const absl::Status status = impl_->ReadStream<v1::FetchResultResponse>(
@@ -451,7 +454,7 @@ absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
                                "the result changed during the fetch");
       }
       if (status.ok() || !misses.Take(status)) return status;
-      // The rest of nothing would be the rest of it all.
+      // Everything is here. A limit of 0 would ask the next database for all the rest.
       if (limit_bytes > 0 && request.limit_bytes() <= 0) return absl::OkStatus();
     }
     if (!told.has_value()) break;

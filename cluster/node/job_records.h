@@ -1,5 +1,5 @@
-// Client of the databases: finds the instance that keeps a job's record, and the next one when that
-// is away.
+// A client of the databases. It finds the database that keeps a job's record, and the next one when
+// that database is away.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,32 @@
 namespace onepiece::node {
 
 struct JobRecordsOptions {
-  base::Duration call_timeout = std::chrono::seconds(2);  ///< Of one unary call; scaled.
-  std::size_t max_locations = 10'000;  ///< Jobs whose last writes are remembered.
+  base::Duration call_timeout = std::chrono::seconds(2);  ///< For one unary call. Scaled.
+  std::size_t max_locations = 10'000;  ///< It remembers the last writes of so many jobs.
 };
 
-/// Every call asks the databases in rendezvous order of the uid, before them the one that took this
-/// job's last write through here (so that a caller reads what it wrote, whoever was away then), and
-/// goes on to the next on UNAVAILABLE, DEADLINE_EXCEEDED and (except Create) NOT_FOUND; each unary
-/// attempt is limited by `call_timeout`.
-///
-/// Common errors: UNAVAILABLE (NO_DATABASE: none is known or none answered; while one that may hold
-/// the record is away, a miss at the others is UNAVAILABLE, not NOT_FOUND); NOT_FOUND
-/// (JOB_NOT_FOUND); what the database says.
+/// Every call asks the databases in the rendezvous order of the uid. The database that took this
+/// job's last write through here comes first, so that a caller reads its own writes even if another
+/// database was away when it wrote. A call goes on to the next database on UNAVAILABLE,
+/// DEADLINE_EXCEEDED and (except Create) NOT_FOUND. `call_timeout` limits each unary attempt.
 ///
 /// Ownership: Owns its connections.
+///
 /// Threading: Thread-safe.
+///
 /// Blocking: Unary calls: number of databases × call_timeout at most. Streams: until they end or
 /// `keep_going` says no.
+///
+/// Errors: all calls may return UNAVAILABLE (NO_DATABASE) when no database is known or none
+/// answered, NOT_FOUND (JOB_NOT_FOUND), and the errors of the database. While a database that may
+/// hold the record is away, a miss at the others is UNAVAILABLE and not NOT_FOUND.
 class JobRecords {
  public:
-  /// Receives an item of a stream; false ends it (then the call returns CANCELLED).
+  /// Takes an item of a stream. Returning false ends the stream, and the call returns CANCELLED.
   template <typename T>
   using Sink = std::function<bool(const T&)>;
-  /// Asked every 100 ms or so, on the calling thread, while a stream runs; false cancels it.
+  /// The calling thread asks this every 100 ms or so while a stream runs. Returning false cancels
+  /// the stream.
   using KeepGoing = std::function<bool()>;
 
   /// The routing of `view` says where the databases are. Borrows `view` and `clock`, which
@@ -51,24 +54,26 @@ class JobRecords {
   JobRecords(const JobRecords&) = delete;
   JobRecords& operator=(const JobRecords&) = delete;
 
-  /// Stores a record or finds the one that is there. The uid is record.job().uid().
+  /// Stores a record, or finds the one that the databases have. The uid is record.job().uid().
   absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
-  /// Each attempt is limited by `timeout` (scaled) where one is given.
+  /// `timeout` (scaled), if given, limits each attempt in place of call_timeout.
   absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid,
                                     std::optional<base::Duration> timeout = std::nullopt);
-  /// A page over all databases, newest first, each job once.
-  /// Errors: UNAVAILABLE when no database answers; a database that is away is left out.
+  /// Returns a page over all databases, newest first, each job once. It leaves out a database that
+  /// is away.
+  ///
+  /// Errors: UNAVAILABLE when no database answers.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
   absl::Status Delete(const base::Uid& uid);
 
-  /// Streams the job until it has ended (OK). When the database goes away the watch moves to the
-  /// next one; a state may then come twice.
+  /// Streams the job until it has ended (OK). When the database goes away, the watch moves to the
+  /// next one, and a state may then come twice.
   absl::Status Watch(const base::Uid& uid, const Sink<v1::Job>& sink, const KeepGoing& keep_going);
-  /// Streams an artifact; see FetchResultRequest. When the database goes away the fetch goes on at
-  /// the next one, from the byte where it stopped: the sink sees every byte once, and `artifact` in
-  /// the first response only.
+  /// Streams an artifact (see FetchResultRequest). When the database goes away, the fetch goes on
+  /// at the next one, from the byte where it stopped. The sink sees every byte once, and `artifact`
+  /// in the first response only.
   absl::Status Fetch(const base::Uid& uid, std::string_view artifact, std::int64_t offset_bytes,
                      std::int64_t limit_bytes, const Sink<v1::FetchResultResponse>& sink,
                      const KeepGoing& keep_going);
@@ -78,22 +83,22 @@ class JobRecords {
   const std::unique_ptr<Impl> impl_;
 };
 
-/// Place of a job in lists, which are ordered by create_time (newest first), then uid (ascending).
-/// A list's page token is the position of its last job, so that one token means the same to every
-/// database.
+/// The place of a job in lists, which are ordered by create_time (newest first), then uid
+/// (ascending). A list's page token is the position of its last job, so that one token means the
+/// same to every database.
 struct JobPosition {
   std::int64_t create_unix_ns = 0;
   std::string uid;
 
   static JobPosition Of(const v1::Job& job);
-  /// nullopt when malformed.
+  /// Returns nullopt when the token is malformed.
   static std::optional<JobPosition> Parse(std::string_view page_token);
   [[nodiscard]] std::string ToToken() const;
-  /// List order: true when this comes before `other`.
+  /// Returns true when this comes before `other` in the list.
   [[nodiscard]] bool Before(const JobPosition& other) const;
 };
 
-/// The uid in a job's name, "jobs/{uid}"; nullopt when the name is malformed.
+/// Returns the uid in a job's name, "jobs/{uid}", or nullopt when the name is malformed.
 std::optional<base::Uid> UidOfName(std::string_view name);
 std::string NameOfUid(const base::Uid& uid);
 

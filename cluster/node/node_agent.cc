@@ -29,10 +29,10 @@ using google::protobuf::util::MessageDifferencer;
 using NodeManagerStub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
-// How long one of several replicas may take at first; doubles with every round. So short that a
-// round over five silent ones is over before the NodeManager takes this node for dead (3 s).
+// The first limit for one of several replicas. It doubles with every round. It is short enough for
+// a round over five silent replicas to end before the NodeManager declares this node dead (3 s).
 constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
-// Between attempts that the leader itself refuses.
+// The pauses between attempts that the leader itself refuses.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 
@@ -41,7 +41,8 @@ std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
   return std::max(static_cast<std::uint64_t>(now), last + 1);
 }
 
-// The incarnation that a refusal names: greater than ours when the clock was ahead then. 0: none.
+// Returns the incarnation that a refusal names, or 0. It is greater than ours when the clock was
+// ahead in an earlier life of this node.
 std::uint64_t KnownIncarnation(const absl::Status& stale) {
   const auto metadata = base::GetReason(stale).metadata;
   const auto known = metadata.find("incarnation");
@@ -69,7 +70,7 @@ class NodeAgent::Impl {
  private:
   enum class Stream : std::uint8_t { kNone, kRouting, kAssignment };
 
-  /// A call that Stop(), or a change that makes its stream stale, can cancel.
+  /// A call that can be cancelled: by Stop(), or by a change that makes its stream stale.
   struct Call {
     Call(Impl& impl, Stream stream, std::string address);
     ~Call();
@@ -212,8 +213,8 @@ void NodeAgent::Impl::Stop() {
   Deregister();
 }
 
-// Asks until a leader answers, always the same request: what an earlier attempt has done is not
-// done again.
+// Asks until a leader answers. Every attempt sends the same request (with the same request_id), so
+// the NodeManager does not do again what an earlier attempt has done.
 template <typename Request, typename Response>
 absl::StatusOr<Response> NodeAgent::Impl::Ask(
     const std::stop_token& stop, std::string_view what,
@@ -363,13 +364,14 @@ void NodeAgent::Impl::Unregister(const absl::Status& why) {
   {
     const base::MutexLock lock(mutex_);
     registered_ = false;
-    // An incarnation that was declared dead stays dead: what it held is being redone elsewhere.
+    // An incarnation that was declared dead stays dead, because its work is being redone elsewhere.
     if (stale) BeginIncarnation(std::max(view_.incarnation(), KnownIncarnation(why)));
   }
   CancelStreams(Stream::kAssignment);
 }
 
-// One turn of a stream: from whom the search names until it breaks, and the pause afterwards.
+// One turn of a stream: reads from the replica that the search names until the stream breaks, and
+// then pauses.
 template <typename Item, typename Open, typename Take>
 void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
                                  rpc::LeaderSearch& search, Backoff& backoff, std::string_view what,
@@ -412,7 +414,7 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
         stop, Stream::kRouting, search, backoff, "watch routing",
         [&](NodeManagerStub& stub, grpc::ClientContext& context) {
           {
-            // The call is known by now: a set followed later cancels it.
+            // The call stands in calls_ by now, so Follow() cancels it when the set changes later.
             const base::MutexLock lock(mutex_);
             request.set_workflow_set(followed_set_);
           }
@@ -422,7 +424,7 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
   }
 }
 
-// Tables of another set than the last one followed are refused.
+// From here on TakeRouting() refuses the tables of the set before.
 void NodeAgent::Impl::Follow(const std::string& workflow_set) {
   {
     const base::MutexLock lock(mutex_);
@@ -443,7 +445,7 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
     const base::MutexLock lock(mutex_);
     if (of_set != followed_set_) return;
     const std::shared_ptr<const Routing> known = view_.routing();
-    // A replica that lags behind must not bring the dead back.
+    // A replica that lags behind must not bring dead nodes back.
     if (!any_epoch_ && table.epoch() < known->epoch()) {
       if (!refused_older_) {
         spdlog::warn(
@@ -499,8 +501,8 @@ void NodeAgent::Impl::CancelStreams(Stream kind) {
   }
 }
 
-// Ends streams that do not come from the leader: it may stand still, and then nothing else ends
-// them for long.
+// Ends the streams that do not come from the leader. The replica that they come from may stand
+// still, and then nothing else ends them for a long time.
 void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
   const base::MutexLock lock(mutex_);
   for (auto& [call, stale] : calls_) {
@@ -508,10 +510,11 @@ void NodeAgent::Impl::LeaveOthers(const std::string& leader) {
     stale = true;
     call->context.TryCancel();
   }
-  changed_.NotifyAll();  // Whoever pauses.
+  changed_.NotifyAll();  // Pause() ends early: a leader is known now.
 }
 
-// Also ends when another thread has found a leader since replicas_.found() was `found`.
+// The pause also ends when another thread has found a leader since replicas_.found() was `found`.
+// Returns false when a stop was requested.
 bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
                             std::uint64_t found) {
   base::MutexLock lock(mutex_);
@@ -523,7 +526,7 @@ bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
 void NodeAgent::Impl::NoteError(std::string_view what, const absl::Status& status) {
   const base::MutexLock lock(mutex_);
   if (stopping_) return;
-  // The same trouble again and again is one line.
+  // A failure that repeats is logged once.
   if (last_error_ != status) spdlog::warn("nodemanager: {}: {}", what, base::Message(status));
   last_error_ = status;
 }
@@ -536,7 +539,7 @@ void NodeAgent::Impl::Deregister() {
     if (!was_registered_) return;
     request.set_incarnation(view_.incarnation());
   }
-  // One round: who is not heard now is found dead a little later.
+  // One round only: the NodeManager declares a node dead anyway when its reports stop.
   const base::Duration share =
       kGoodbyeTimeout / static_cast<int>(std::max<std::size_t>(1, replicas_.addresses().size()));
   rpc::LeaderSearch search(replicas_);

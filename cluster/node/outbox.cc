@@ -22,23 +22,23 @@
 namespace onepiece::node {
 namespace {
 
-// A ring's lock is held for microseconds; longer means that its holder died, which its consumer
-// needs a moment to find out. Meanwhile another candidate may do.
+// A ring's lock is held for microseconds. If it is held longer, its holder has died, and the
+// consumer needs a moment to find that out. Meanwhile another candidate may take the message.
 constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
-// Of a CloseRing call, which only tidies up; scaled.
+// For a CloseRing call, which only tidies up. Scaled.
 constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
 
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
-/// CloseRing calls that nobody waits for; each ends by its timeout. Thread-safe.
+/// CloseRing calls that no thread waits for. Each ends by its timeout. Thread-safe.
 ///
-/// A call and its channel are destroyed by whoever says the next good-bye, or with this object,
-/// never by gRPC's own thread, which would have to wait for itself.
+/// The next Say(), or the destructor, destroys a call and its channel. gRPC's own thread must not:
+/// it would wait for itself.
 class Goodbyes {
  public:
   ~Goodbyes() {
     base::MutexLock lock(mutex_);
-    // No longer than the last call's timeout; a consumer that answers does so at once.
+    // This waits for the last call's timeout at most. A consumer that answers does so at once.
     all_ended_.Wait(lock,
                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return under_way_.empty(); });
   }
@@ -57,7 +57,7 @@ class Goodbyes {
       ended.swap(ended_);
       under_way_.emplace(call, std::move(owned));
     }
-    // Whatever the answer: a consumer that is gone needs no good-bye.
+    // The answer does not matter: a consumer that is gone needs no good-bye.
     call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
                                    [this, call](const grpc::Status&) {
                                      const base::MutexLock lock(mutex_);
@@ -83,7 +83,7 @@ class Goodbyes {
 /// Our side of one consumer incarnation's ring.
 struct Link {
   Link(v1::Endpoint consumer, Goodbyes& all) : endpoint(std::move(consumer)), goodbyes(all) {}
-  /// The consumer need not keep a place for a producer that is no more.
+  /// Says good-bye, so that the consumer keeps no place for a producer that is gone.
   ~Link() {
     producer.reset();
     if (open_incarnation != 0) goodbyes.Say(std::move(stub), producer_id, open_incarnation);
@@ -136,7 +136,7 @@ class RingOutbox final : public Outbox {
     base::MonotonicTime deadline;
     base::MonotonicTime patience;  // Never later than the deadline.
     Backoff backoff;
-    // What the attempts met.
+    // The state of the last round of attempts.
     bool any_candidate = false, any_busy = false;
     absl::Status last_error;
   };
@@ -162,11 +162,11 @@ class RingOutbox final : public Outbox {
   const OutboxOptions options_;
   base::Clock& clock_;
   std::atomic<std::uint64_t> next_message_id_{1};
-  // Senders that all began with the first instance would keep step and meet at each of them.
+  // If all senders began with the first instance, they would keep step and meet at every instance.
   std::atomic<std::uint64_t> next_start_{RendezvousWeight({}, options_.node_id)};
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
-  Goodbyes goodbyes_;  // Before the links, which say theirs when they go.
+  Goodbyes goodbyes_;  // Outlives the links, whose destructors use it.
 
   // May be taken while a Link's mutex is held, never the other way round.
   base::Mutex mutex_;
@@ -176,7 +176,7 @@ class RingOutbox final : public Outbox {
   std::uint64_t pruned_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_
       ABSL_GUARDED_BY(mutex_);
-  ScrapeHook scrape_;  // Last: it stops before what it looks at goes.
+  ScrapeHook scrape_;  // Last: it stops before the members that it reads are destroyed.
 };
 
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
@@ -221,7 +221,8 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
   return absl::OkStatus();
 }
 
-// Offers the message to every candidate once; nullopt when none took it, and none may have it.
+// Offers the message to every candidate once. Returns nullopt when no candidate took it and none
+// may have it.
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
                                                               const Destination& destination,
                                                               std::uint64_t start) {
@@ -243,9 +244,9 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
   return std::nullopt;
 }
 
-// Finds out what became of a send: only the same ring can tell (it drops the second copy), or its
-// death. Until then BUSY and "unreachable" say something of the resend alone, nothing of the first
-// copy.
+// Finds out the outcome of a send. Only a resend to the same ring tells, because that ring drops a
+// second copy, or the consumer's death. Until then BUSY and "unreachable" are answers to the resend
+// and say nothing about the first copy.
 absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
   const v1::Endpoint& consumer = link.endpoint;
   while (true) {
@@ -273,7 +274,7 @@ absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
 absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
   if (!link.mutex.TryLockUntil(delivery.deadline)) return Outcome::kBusy;
   const base::TimedMutexRelease release(link.mutex);
-  // The second time round is for a ring that moved since the last send.
+  // The second attempt is for a ring that has moved since the last send.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (link.producer == nullptr) {
       if (const absl::Status opened = OpenProducer(link); !opened.ok()) {
@@ -316,7 +317,8 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
     request.set_offer(dialer->offer().Serialize());
-    link.open_incarnation = request.incarnation();  // Perhaps, even if no answer comes.
+    link.open_incarnation =
+        request.incarnation();  // Even without an answer: the ring may have let us in.
     ONEPIECE_ASSIGN_OR_RETURN(
         const v1::OpenRingResponse response,
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
@@ -350,9 +352,10 @@ void RingOutbox::CountRoundTrips(Link& link) {
 }
 
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
-  // The newest table, not the caller's: an older one may not know of a link that is in use.
+  // Prunes by the newest table and not by the caller's, because an older table may lack a node
+  // whose link is in use.
   const std::shared_ptr<const Routing> newest = view_.routing();
-  // Destroyed without the mutex: closing a connection may take the backend a while.
+  // These are destroyed without the mutex, because closing a connection may take a while.
   std::vector<std::shared_ptr<Link>> dead;
   const base::MutexLock lock(mutex_);
   if (pruned_epoch_ != newest->epoch()) {
@@ -368,7 +371,7 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   return link;
 }
 
-// False when there is no time left before `limit`, or Close() was called.
+// Returns false when there is no time left before `limit`, or Close() was called.
 bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
   const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
   base::MutexLock lock(mutex_);

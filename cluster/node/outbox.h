@@ -1,4 +1,4 @@
-// How a node hands work on: one ring producer for each consumer it talks to, and the rules of
+// Hands a node's work on: one ring producer for each consumer that it sends to, and the rules of
 // delivery (docs/architecture.md, "Life of a job", 5).
 #pragma once
 
@@ -26,64 +26,70 @@ namespace onepiece::node {
 
 struct OutboxOptions {
   std::string node_id;
-  base::Duration open_timeout = std::chrono::seconds(2);  ///< Of one OpenRing call; scaled.
+  base::Duration open_timeout = std::chrono::seconds(2);  ///< For one OpenRing call. Scaled.
   base::Duration backoff_min =
-      std::chrono::milliseconds(1);  ///< When all are busy; doubles, jittered.
+      std::chrono::milliseconds(1);  ///< The pause when all are busy. Doubles, with jitter.
   base::Duration backoff_max = std::chrono::milliseconds(50);
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Outbox. None: no metrics.
   telemetry::Spans* spans = nullptr;      ///< Borrowed; gets a span "send" for each delivery.
 };
 
-/// Sums over all consumers; every number only grows.
+/// Sums over all consumers. Every number only grows.
 struct OutboxCounters {
   std::uint64_t sent = 0;
   std::uint64_t sent_bytes = 0;
-  std::uint64_t busy = 0;        ///< Attempts that a ring refused for want of room or of its lock.
-  std::uint64_t unknown = 0;     ///< Attempts whose outcome had to be found out by a resend.
-  std::uint64_t opened = 0;      ///< Rings opened, again or for the first time.
-  std::uint64_t operations = 0;  ///< One-sided operations, and the round trips that they took.
+  std::uint64_t busy = 0;  ///< Attempts that a ring refused: it had no room, or its lock was taken.
+  std::uint64_t unknown = 0;     ///< Attempts whose outcome only a resend could tell.
+  std::uint64_t opened = 0;      ///< Rings opened, also again.
+  std::uint64_t operations = 0;  ///< One-sided operations.
   std::uint64_t round_trips = 0;
-  std::uint64_t lock_retries = 0;  ///< Tries that found another producer at work.
+  std::uint64_t lock_retries = 0;  ///< Attempts that found another producer in the ring.
   std::uint64_t doorbells = 0;     ///< Consumers woken.
 };
 
-/// Where a message may go. `candidates` is asked again at every round of attempts, with the newest
-/// routing, so that a delivery that waits for room also finds instances that come while it waits.
+/// Where a message may go. The outbox calls `candidates` in every round of attempts, with the
+/// newest routing, so a delivery that waits for room also finds the instances that appear
+/// meanwhile.
 struct Destination {
   enum class Order : std::uint8_t {
-    /// Successive deliveries start at successive candidates, the first at a place that depends on
-    /// the sender's node id.
+    /// Successive deliveries start at successive candidates. The first start depends on the
+    /// sender's node id, so that senders do not keep step.
     kRoundRobin,
-    kAsGiven,  ///< The first candidate that takes it, from the first on.
+    kAsGiven,  ///< Every delivery starts at the first candidate.
   };
   Order order = Order::kAsGiven;
-  /// How long to look for a taker while nothing has been sent; by default until the deadline. A
-  /// send whose outcome is unknown is followed up until the deadline all the same.
+  /// How long to look for a candidate that takes the message, while nothing has been sent. By
+  /// default until the deadline. A send whose outcome is unknown is retried until the deadline in
+  /// any case.
   base::Duration patience = base::Duration::max();
   std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
 
-  /// The READY instances of a stage, round-robin; where the stage joins branches, only the one
-  /// where those of job `uid` meet (Routing::MeetingPoint). Never the node `without`, as if it were
-  /// not READY.
+  /// The READY instances of a stage, round-robin. Where the stage joins branches, only the instance
+  /// where the branches of job `uid` meet (Routing::MeetingPoint). The node `without` counts as not
+  /// READY.
   static Destination Stage(std::string app, std::string stage, const base::Uid& uid,
                            std::string without = "");
-  /// The databases, best place for `uid` first.
+  /// The databases, the best place for `uid` first.
   static Destination DatabasesFor(const base::Uid& uid);
-  /// These, in this order.
+  /// These nodes, in this order.
   static Destination Nodes(std::vector<v1::Endpoint> endpoints);
 };
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 struct Delivered {
-  v1::Endpoint endpoint;      ///< Who has the message.
-  std::uint32_t attempt = 0;  ///< As sent; the record's holder carries it too.
-  base::Duration encode{};    ///< Spent on encoding, checksums included.
+  v1::Endpoint endpoint;      ///< The node that has the message.
+  std::uint32_t attempt = 0;  ///< The attempt in the message, and in the record's holder.
+  base::Duration encode{};    ///< Time spent on encoding, checksums included.
 };
 
+/// Sends messages to the rings of other nodes.
+///
 /// Ownership: Owns its producers. Borrows `fabric`, `view` and `clock`, which must outlive it.
-/// Threading: Thread-safe; sends to different consumers go in parallel, sends to one take turns.
-/// Blocking: Deliver returns by its deadline (plus at most the one call or chain of operations it
-/// is in), and soon after Close().
+///
+/// Threading: Thread-safe. Sends to different consumers run in parallel, sends to one take turns.
+///
+/// Blocking: Deliver returns by its deadline, plus the one call or chain of operations that it is
+/// in, and soon after Close().
 class Outbox {
  public:
   /// The routing of `view` says which incarnations are dead.
@@ -94,22 +100,28 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  /// Puts the message into the ring of one candidate. `sent_time`, `sender` and, after a consumer's
-  /// death, `attempt` are filled in here. Goes to the next candidate only when a ring was BUSY or
-  /// could not be opened (nothing was sent); goes round until `deadline`, also while there is no
-  /// candidate at all. A send whose outcome is unknown is repeated to the same ring, and goes
-  /// elsewhere, with attempt + 1, only once the routing says that this consumer's incarnation is
-  /// dead.
-  /// Errors: INVALID_ARGUMENT (the message cannot be encoded, or is too large for a ring:
-  /// MESSAGE_TOO_LARGE). By the deadline, and nothing was sent: UNAVAILABLE (NO_INSTANCE: no
-  /// candidate; UNREACHABLE: no ring could be opened), RESOURCE_EXHAUSTED (RING_FULL: every ring
-  /// that could be opened was busy). DEADLINE_EXCEEDED (OUTCOME_UNKNOWN: the message may have
-  /// arrived; metadata "node_id" says where). CANCELLED after Close(), with reason OUTCOME_UNKNOWN
-  /// when that is so.
+  /// Puts the message into the ring of one candidate. Fills in `sent_time`, `sender` and, after a
+  /// consumer's death, `attempt`.
+  ///
+  /// It goes to the next candidate only when nothing was sent: a ring was BUSY or could not be
+  /// opened. It goes round until `deadline`, also while there is no candidate. It repeats a send
+  /// whose outcome is unknown to the same ring. Only when the routing says that this consumer's
+  /// incarnation is dead does the message go elsewhere, with attempt + 1.
+  ///
+  /// Errors:
+  ///   - INVALID_ARGUMENT: the message cannot be encoded, or is too large for a ring
+  ///     (MESSAGE_TOO_LARGE).
+  ///   - UNAVAILABLE by the deadline, and nothing was sent: NO_INSTANCE (there is no candidate),
+  ///     UNREACHABLE (no ring could be opened).
+  ///   - RESOURCE_EXHAUSTED by the deadline, and nothing was sent: RING_FULL (every ring that could
+  ///     be opened was busy).
+  ///   - DEADLINE_EXCEEDED (OUTCOME_UNKNOWN): the message may have arrived; the metadata "node_id"
+  ///     says where.
+  ///   - CANCELLED after Close(), with reason OUTCOME_UNKNOWN when the message may have arrived.
   virtual absl::StatusOr<Delivered> Deliver(const message::Message& message,
                                             const Destination& destination,
                                             base::MonotonicTime deadline) = 0;
-  /// Ends deliveries that wait, now and later. Idempotent.
+  /// Ends the deliveries that wait, now and later. Idempotent.
   virtual void Close() = 0;
   [[nodiscard]] virtual OutboxCounters counters() const = 0;
 

@@ -13,11 +13,10 @@ class Metrics;
 
 namespace onepiece::node {
 
-/// `now` is of the clock that made `health`.
-v1::RingHealth ToProto(const ring::RingHealth& health, const std::string& label,
+/// `now` is the time of the clock that made `health`.
+v1::RingHealth ToProto(const ring::Health& health, const std::string& label,
                        base::MonotonicTime now);
-/// `malformed`: messages that arrived intact and made no sense.
-void ExportRing(const ring::RingHealth& health, std::uint64_t malformed,
-                telemetry::Metrics& metrics);
+/// `malformed` is the number of messages that arrived intact and made no sense.
+void ExportRing(const ring::Health& health, std::uint64_t malformed, telemetry::Metrics& metrics);
 
 }  // namespace onepiece::node

@@ -61,7 +61,7 @@ std::optional<v1::Endpoint> Routing::MeetingPoint(std::string_view app, std::str
   for (const v1::Endpoint& instance : Instances(app, stage)) {
     if (instance.node_id() == without) continue;
     const std::uint64_t weight = RendezvousWeight(uid, instance.node_id());
-    // Instances are sorted: of equal weights the first counts, everywhere.
+    // Instances are sorted, so every node takes the same one of two with equal weights: the first.
     if (best != nullptr && weight <= best_weight) continue;
     best = &instance;
     best_weight = weight;
@@ -99,7 +99,8 @@ std::uint64_t RendezvousWeight(const base::Uid& uid, std::string_view node_id) {
   const auto add = [&hash](std::uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
   for (const std::uint8_t byte : uid.bytes()) add(byte);
   for (const char byte : node_id) add(static_cast<std::uint8_t>(byte));
-  // FNV leaves the last bytes in the low bits only; names that differ at their end need the mixer.
+  // FNV leaves the last bytes in the low bits only, so names that differ at their end need the
+  // mixer.
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
   return hash ^ (hash >> 31);

@@ -1,4 +1,4 @@
-// Where work goes: an immutable, indexed view of the NodeManager's routing table.
+// Says where work goes: an immutable, indexed view of the NodeManager's routing table.
 #pragma once
 
 #include <cstdint>
@@ -17,44 +17,46 @@
 
 namespace onepiece::node {
 
-/// Pure: no clock, no network.
+/// A routing table with its indexes. Uses neither a clock nor the network.
 ///
-/// Ownership: Owns its table; what it returns lives as long as it does.
-/// Threading: Immutable; share it as shared_ptr<const Routing>.
+/// Ownership: Owns its table. The references that it returns live as long as it does.
+///
+/// Threading: Immutable. Share it as shared_ptr<const Routing>.
 class Routing {
  public:
-  /// An empty table of epoch 0: nobody is alive.
+  /// An empty table of epoch 0, in which no node is alive.
   Routing() : Routing(v1::RoutingTable()) {}
   explicit Routing(v1::RoutingTable table);
 
   [[nodiscard]] const v1::RoutingTable& table() const { return table_; }
   [[nodiscard]] std::uint64_t epoch() const { return table_.epoch(); }
 
-  /// The application, or nullptr.
+  /// Returns the application, or nullptr.
   [[nodiscard]] const v1::Workflow* FindWorkflow(std::string_view app) const;
-  /// Position of the stage among the application's stages; nullopt when either is unknown.
+  /// Returns the position of the stage among the application's stages, or nullopt when either is
+  /// unknown.
   [[nodiscard]] std::optional<int> StageIndex(std::string_view app, std::string_view stage) const;
-  /// How the application's stages follow each other; of an unknown one, no stages.
+  /// Returns how the application's stages follow each other. The graph of an unknown application is
+  /// empty.
   [[nodiscard]] const workflow::Graph& GraphOf(std::string_view app) const;
-  /// READY instances of a stage, by node id; empty when there are none.
+  /// Returns the READY instances of a stage, sorted by node id.
   [[nodiscard]] std::span<const v1::Endpoint> Instances(std::string_view app,
                                                         std::string_view stage) const;
-  /// The READY instance where the branches of the job meet before a stage that joins them:
-  /// rendezvous hashing, so that every node with this table names the same one. Never the node
-  /// `without`. nullopt when there is none.
+  /// Returns the READY instance where the branches of the job meet before a stage that joins them,
+  /// or nullopt when there is none. Rendezvous hashing lets every node with this table name the
+  /// same instance. It is never the node `without`.
   [[nodiscard]] std::optional<v1::Endpoint> MeetingPoint(std::string_view app,
                                                          std::string_view stage,
                                                          const base::Uid& uid,
                                                          std::string_view without = "") const;
-  /// True while the NodeManager has not declared this incarnation dead. An unknown node is not
-  /// alive.
+  /// Returns true while the NodeManager has not declared this incarnation dead. An unknown node is
+  /// not alive.
   [[nodiscard]] bool IsAlive(std::string_view node_id, std::uint64_t incarnation) const;
-  /// True unless the table shows that this incarnation is over. A later incarnation than the
-  /// table's may be alive: then the table is old, and proves nothing.
+  /// Returns true unless the table shows that this incarnation is over. A later incarnation than
+  /// the table's may be alive, because the table may be old.
   [[nodiscard]] bool MayBeAlive(std::string_view node_id, std::uint64_t incarnation) const;
-  /// Every database instance, the best place for `uid` first: rendezvous hashing, so that every
-  /// node computes the same order and a change of the set moves only the jobs of the node that came
-  /// or went.
+  /// Returns every database, the best place for `uid` first. Rendezvous hashing lets every node
+  /// compute the same order, and a database that comes or goes moves only its own jobs.
   [[nodiscard]] std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) const;
   [[nodiscard]] std::vector<v1::Endpoint> Databases() const;
   [[nodiscard]] std::vector<v1::Endpoint> Proxies() const;
@@ -67,8 +69,8 @@ class Routing {
   std::map<std::string, std::uint64_t, std::less<>> alive_;  // Node → incarnation.
 };
 
-/// Weight of a node for a job: FNV-1a of the uid's 16 bytes and the node id, finished with
-/// SplitMix64's mixer. The node with the largest weight comes first. Part of the cluster's
+/// Returns the weight of a node for a job: FNV-1a of the uid's 16 bytes and the node id, finished
+/// with SplitMix64's mixer. The node with the largest weight comes first. Part of the cluster's
 /// protocol: every build must compute the same.
 std::uint64_t RendezvousWeight(const base::Uid& uid, std::string_view node_id);
 

@@ -1,4 +1,4 @@
-// Numbers that an object counts itself, shown as metrics. Internal to cluster/node.
+// Shows numbers that an object counts itself as metrics. Internal to cluster/node.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,9 @@
 
 namespace onepiece::node {
 
-/// Runs `update` before every scrape for as long as it lives, which may be shorter than the metrics
-/// do.
+/// Runs `update` before every scrape for as long as it lives. The metrics may live longer.
 ///
-/// Threading: `update` runs on the scraping thread. Destruction waits for one under way.
+/// Threading: `update` runs on the scraping thread. The destructor waits for an update under way.
 class ScrapeHook {
  public:
   ScrapeHook(telemetry::Metrics* metrics, std::function<void(telemetry::Metrics&)> update) {

@@ -14,10 +14,16 @@
 
 namespace onepiece::proxy {
 
-/// Ownership: Owns its channels; callers share them.
-/// Threading: Thread-safe. Never blocks.
-/// Invariants: At most kMaxChannels are kept; nodes come back under other addresses for as long as
-/// a cluster lives.
+/// Keeps one channel for each address.
+///
+/// Ownership: Owns its channels. Callers share them.
+///
+/// Threading: Thread-safe.
+///
+/// Blocking: Never.
+///
+/// Invariants: It keeps at most kMaxChannels, because nodes come back under other addresses for as
+/// long as a cluster lives.
 class ChannelCache {
  public:
   static constexpr std::size_t kMaxChannels = 512;
@@ -28,7 +34,7 @@ class ChannelCache {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
-/// Runs `call` for every endpoint, on at most 16 threads, and waits for all of them; `call` has its
+/// Runs `call` for every endpoint, on at most 16 threads, and waits for all of them. `call` has its
 /// own deadline.
 void ForEachEndpoint(std::span<const v1::Endpoint> endpoints,
                      const std::function<void(const v1::Endpoint&)>& call);

@@ -1,5 +1,5 @@
-// Large artifacts read straight out of a database's memory, so that its processor has no part in
-// it.
+// Reads large artifacts straight out of a database's memory, so that the database's processor has
+// no part in it.
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,14 @@
 
 namespace onepiece::proxy {
 
+/// Remembers the results that the databases have shown, and reads their large artifacts.
+///
 /// Ownership: Borrows `view`, `fabric` and `clock`, which outlive it.
+///
 /// Threading: Thread-safe.
-/// Invariants: What it reads and is not sent yet takes at most kMaxBytes; it knows the results of
-/// at most kMaxKnown jobs.
+///
+/// Invariants: The values that it has read and that are not sent yet take at most kMaxBytes. It
+/// knows the results of at most kMaxKnown jobs.
 class DirectFetch {
  public:
   static constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
@@ -33,7 +37,8 @@ class DirectFetch {
   DirectFetch(const node::ClusterView& view, const std::string& node_id, fabric::Fabric& fabric,
               base::Clock& clock = base::SystemClock());
 
-  /// The job as a database has just shown it: whoever fetches its result has asked for it before.
+  /// Remembers the job as a database has just shown it. A client asks for the job before it fetches
+  /// the result.
   void Note(const base::Uid& uid, const v1::Job& job);
   void Forget(const base::Uid& uid);
 
@@ -42,9 +47,10 @@ class DirectFetch {
     message::Buffer bytes;
     std::shared_ptr<const void> room;  ///< Counts against kMaxBytes while it lives.
   };
-  /// The whole artifact ("": the main one). nullopt: nothing large is known of that job, it is not
-  /// there to be read, or too much is being read; then fetch it by message, which also says what is
-  /// wrong. What was known may be old: who sends it on compares it with what the database says.
+  /// Returns the whole artifact ("": the main one). Returns nullopt when no large artifact of that
+  /// job is known, when it cannot be read now, or when too much is being read. Fetch it by message
+  /// then, which also says what is wrong. The known result may be old, so the sender compares the
+  /// value with what the database says.
   std::optional<Value> Get(const base::Uid& uid, const std::string& artifact);
 
  private:

@@ -1,4 +1,4 @@
-// How many bytes of jobs' inputs a proxy handles at the same time.
+// Limits how many bytes of jobs' inputs a proxy handles at the same time.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,13 @@
 
 namespace onepiece::proxy {
 
-/// Together with gRPC's memory quota, which bounds what is still arriving, it bounds the memory of
-/// a proxy whatever the number and size of submissions: bytes are held from the arrival of a
-/// request until its message lies in the entrance rings. Thread-safe; never waits.
+/// Bounds the memory of a proxy, whatever the number and size of submissions. It counts bytes from
+/// the arrival of a request until its message lies in the entrance rings. gRPC's memory quota
+/// bounds the requests that are still arriving.
+///
+/// Threading: Thread-safe.
+///
+/// Blocking: Never.
 class InputBudget {
  public:
   explicit InputBudget(std::int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
@@ -23,7 +27,7 @@ class InputBudget {
     ~Share() { budget_.Give(bytes_.value_or(0)); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
-    /// RESOURCE_EXHAUSTED INPUTS_BUSY with a time to retry when there was no room.
+    /// RESOURCE_EXHAUSTED (INPUTS_BUSY), with a time to retry, when there was no room.
     [[nodiscard]] absl::Status status() const { return bytes_.status(); }
 
    private:

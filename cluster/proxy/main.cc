@@ -1,4 +1,4 @@
-// onepiece-proxy: where clients come in.
+// onepiece-proxy: takes jobs from clients and answers for them.
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/proxy/proxy_service.h"
@@ -32,7 +32,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   options.direct_fetch = &direct_fetch;
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
   if (absl::Status served = host.Serve({&proxy}); !served.ok()) {
-    host.StopServing();  // Half of it may be up, on services that end with this function.
+    host.StopServing();  // Part of it may be up, and this function destroys the services.
     return served;
   }
   node::NodeAgent agent(

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 constexpr base::Duration kTraceTimeout = 3s;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
-/// Of a response that carries bytes.
+/// The bytes of one response.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 using Price = admission::RequestMonitor::Price;
@@ -49,7 +49,7 @@ absl::StatusOr<base::Uid> UidOf(const std::string& name) {
   return *uid;
 }
 
-/// What the cluster says of a job that it does not know has one name, whoever said it.
+/// Gives "no such job" one reason, whichever database said it.
 absl::Status Unified(absl::Status status) {
   if (status.code() == absl::StatusCode::kNotFound &&
       base::GetReason(status).reason == "JOB_NOT_FOUND") {
@@ -140,7 +140,7 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
   v1::UpdateJobRequest update;
   update.set_uid(uid.ToString());
   update.set_cancelled(true);
-  // The record first: whoever looks afterwards sees that there is nothing left to do.
+  // The record comes first, so an instance that looks at it afterwards sees that the job is over.
   ONEPIECE_ASSIGN_OR_RETURN(const v1::JobRecord record, records_.Update(update));
   if (record.job().state() == v1::Job::CANCELLED)
     CancelWork(record.job(), *view_.routing(), channels_);
@@ -202,7 +202,8 @@ absl::Status ProxyService::SendDirect(const base::Uid& uid, const DirectFetch::V
     }
     part.clear_artifact();
   }
-  // The database does not see the reads; the empty rest tells it that the client has the artifact.
+  // The database does not see the direct reads. Fetching the empty rest tells it that the client
+  // has the artifact.
   bool changed = false;
   (void)records_.Fetch(
       uid, value.info.artifact(), value.info.size_bytes(), 0,
@@ -310,7 +311,7 @@ void ProxyService::FollowJobs(const std::stop_token& stop) {
       } else if (record.ok()) {
         monitor_.Passed(uid, PassedStages(record->job()));
       }
-      if (!record.ok() && !gone) break;  // No database answers now: the next round asks again.
+      if (!record.ok() && !gone) break;  // No database answers now. The next round retries.
     }
   }
 }

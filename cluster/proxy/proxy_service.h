@@ -1,4 +1,4 @@
-// The public API of the cluster (GenerationService): the edge where clients come in.
+// The public API of the cluster, GenerationService, which clients call.
 #pragma once
 
 #include <atomic>
@@ -28,20 +28,22 @@ namespace onepiece::proxy {
 struct ProxyOptions {
   std::string workflow_set;
   int max_jobs_in_flight = 256;
-  double admission_share = 0.95;  ///< admission::RequestMonitorOptions.
-  /// Of inputs, in all submissions at work together; at least what one job may bring.
+  double admission_share = 0.95;  ///< As in admission::RequestMonitorOptions.
+  /// As in SubmissionOptions.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   bool read_only = false;               ///< As in NodeConfig.
   DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
 };
 
-/// Any proxy answers for any job: all state is in the databases, but for the count of jobs in
-/// flight.
+/// Serves clients. Any proxy answers for any job, because all state but the jobs in flight is in
+/// the databases.
 ///
-/// Ownership: Borrows everything it is given; all of it outlives the service.
-/// Threading: Thread-safe. One thread of its own asks how admitted jobs do.
-/// Blocking: Unary calls answer within about 4 s (scaled); streams last until the job or the client
-/// ends, or Stop().
+/// Ownership: Borrows everything it is given, which must outlive the service.
+///
+/// Threading: Thread-safe. A thread of its own asks the databases about admitted jobs.
+///
+/// Blocking: Unary calls answer within about 4 s (scaled). Streams last until the job or the
+/// client ends, or until Stop().
 class ProxyService final : public v1::GenerationService::Service {
  public:
   /// No job is admitted before `view` has a cluster secret.
@@ -51,9 +53,9 @@ class ProxyService final : public v1::GenerationService::Service {
   /// Stop().
   ~ProxyService() override;
 
-  /// Ends streams and the service's thread; then the gRPC server can be shut down. Idempotent.
+  /// Ends streams and the service's thread. Then the gRPC server can be shut down. Idempotent.
   void Stop();
-  /// What the workflow set can do from now on.
+  /// Takes the newest capacity of the workflow set.
   void UpdateCapacity(const v1::Capacity& capacity) { monitor_.Update(capacity); }
   /// For the load report.
   [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
@@ -100,7 +102,7 @@ class ProxyService final : public v1::GenerationService::Service {
   admission::RequestMonitor monitor_;
   ChannelCache channels_;
   Submission submission_;
-  std::set<std::string> shown_pools_;  // Of the metrics endpoint's thread.
+  std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.
   rpc::StreamGuard fetches_;
   std::stop_source stopping_;
   std::jthread follower_;

@@ -35,7 +35,8 @@ constexpr std::size_t kMaxLabelValueBytes = 256;
 constexpr std::chrono::seconds kMaxDeadline = 24h;
 constexpr int kMaxParameters = 256;
 constexpr std::int64_t kMaxParameterBytes = std::int64_t{1} << 20;
-// A job of the largest size must reach the checks that would refuse a larger one by name.
+// A job of the largest size must fit into a message, so that a larger one reaches the checks that
+// name the error.
 static_assert(workflow::kMaxInputBytes + 4 * kMaxParameterBytes < rpc::kMaxMessageBytes);
 constexpr int kDefaultDeadlineS = 600;
 constexpr int kDefaultResultTtlS = 3600;
@@ -139,7 +140,7 @@ absl::Status NotRegistered() {
 base::Uid MakeUid(std::string_view cluster_secret, std::string_view request_id,
                   base::WallTime now) {
   if (request_id.empty()) return base::Uid::Generate(base::ToUnixMs(now));
-  // A UUID may be written in either case: the same id must give the same job.
+  // A UUID may be written in either case, and the same id must give the same job.
   const auto parsed = base::Uid::Parse(request_id);
   const std::string canonical = parsed.has_value() ? parsed->ToString() : std::string(request_id);
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac;
@@ -222,7 +223,7 @@ InputDigests DigestInputs(const v1::SubmitJobRequest& request) {
 }
 
 std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests& inputs) {
-  // Field by field: a copy of the request would copy the bytes of its inputs.
+  // Copies field by field, because a copy of the request would copy the bytes of its inputs.
   v1::SubmitJobRequest asked;
   asked.set_app_id(request.app_id());
   *asked.mutable_parameters() = request.parameters();

@@ -231,7 +231,7 @@ class JobRecordsTest : public QObject {
     QCOMPARE(record->job().uid(), uid_.ToString());
   }
 
-  // A database that restarted answers for a result that it lost; another may have it.
+  // A database that restarted says that it lost a result, which another database may have.
   void LostInTheFirst_AsksTheNext_AndSaysSoWhenAllLostIt() {
     v1::Job lost = MakeJob(uid_);
     lost.set_state(v1::Job::FAILED);
@@ -271,7 +271,7 @@ class JobRecordsTest : public QObject {
     QCOMPARE(base::GetReason(fetch()).reason, std::string("LOST_ON_RESTART"));
   }
 
-  // The first database was away when the job was written to, and is back with what it knew before.
+  // The first database was away during the write, and is back with its old record.
   void Get_ReadsWhatWasWritten_WhoeverWasAwayThen() {
     first_->Put(MakeJob(uid_));
     const auto both = view_.routing();
@@ -284,7 +284,7 @@ class JobRecordsTest : public QObject {
     QVERIFY(records_->Create(newer).ok());
     view_.SetRouting(both);
     QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::RUNNING);
-    // Who did not write asks in the usual order.
+    // A client that did not write asks in the usual order.
     JobRecords other(view_);
     QCOMPARE(other.Get(uid_)->job().state(), v1::Job::QUEUED);
     // The database that was written to is gone: the next one answers.

@@ -95,7 +95,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     assignment.set_workflow_set(workflow_set);
     changed_.NotifyAll();
   }
-  /// For registrations from now on.
+  /// Applies to registrations from now on.
   void WantReports(int interval_ms) {
     const base::MutexLock lock(mutex_);
     report_interval_ms_ = interval_ms;
@@ -105,7 +105,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     capacity_of_ = workflow_set;
   }
-  /// As a NodeManager that lost its state, or declared the node dead.
+  /// Acts as a NodeManager that lost its state, or declared the node dead.
   void Forget() { SetKnown(0); }
   void DeclareDead() { SetKnown(~std::uint64_t{0}); }
   /// Refuses everything from now on, streams included; `leader` may be empty.
@@ -119,14 +119,14 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     follows_ = false;
   }
-  /// As a leader that took over: knows the node already.
+  /// Acts as a leader that took over and knows the node already.
   void Know(std::uint64_t incarnation) { SetKnown(incarnation); }
-  /// Streams stay open but say nothing any more, as those of a process that stands still.
+  /// Streams stay open but bring nothing more, like those of a process that stands still.
   void StandStill() {
     const base::MutexLock lock(mutex_);
     stands_still_ = true;
   }
-  /// Reports go elsewhere while the streams are left alone.
+  /// Refuses reports, and leaves the streams alone.
   void RefuseReports(const std::string& leader) {
     const base::MutexLock lock(mutex_);
     refuses_reports_ = true;
@@ -137,7 +137,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     cluster_id_ = cluster_id;
     replicas_ = replicas;
   }
-  /// As one that knows this incarnation of the node.
+  /// Acts as a NodeManager that knows this incarnation of the node.
   void RequireAbove(std::uint64_t incarnation) {
     const base::MutexLock lock(mutex_);
     at_most_ = incarnation;
@@ -232,7 +232,7 @@ struct Served {
   bool started = false;
 };
 
-/// A port that takes connections and says nothing, as that of a process that stands still.
+/// A port that takes connections and never answers, like that of a process that stands still.
 class Silent {
  public:
   Silent() : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -269,7 +269,7 @@ std::uint64_t FirstIncarnation() {
   return view.incarnation();
 }
 
-/// Epochs that a callback brought.
+/// The epochs that a callback brought.
 class Epochs {
  public:
   void Add(std::uint64_t epoch) {
@@ -277,7 +277,7 @@ class Epochs {
     epochs_.push_back(epoch);
     changed_.NotifyAll();
   }
-  /// All so far, once `epoch` is the last; empty when that takes too long.
+  /// Returns all epochs once `epoch` is the last, or nothing when that takes too long.
   std::vector<std::uint64_t> WaitLast(std::uint64_t epoch) {
     base::MutexLock lock(mutex_);
     const bool came =
@@ -430,7 +430,7 @@ class NodeAgentTest : public QObject {
     manager_->Assign(9, "set-2");
     QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{0}, 10000);
     {
-      // What is left of the old set's work needs its table until the callback has returned.
+      // The old set's remaining work needs its table until the callback has returned.
       const base::MutexLock lock(mutex);
       QCOMPARE(routing_when_assigned, std::vector<std::string>{"8"});
     }
@@ -440,7 +440,7 @@ class NodeAgentTest : public QObject {
     manager_->Publish(12, "set-2");
     QCOMPARE(tables.WaitLast(12), (std::vector<std::uint64_t>{8, 6, 12}));
     QCOMPARE(view.routing()->table().workflow_set(), std::string("set-2"));
-    // Back to its own, as an empty name says.
+    // An empty name means the node's own set.
     manager_->Assign(13);
     QCOMPARE(tables.WaitLast(11), (std::vector<std::uint64_t>{8, 6, 12, 8, 10, 11}));
     QCOMPARE(manager_->registrations(), std::size_t{1});
@@ -538,7 +538,7 @@ class NodeAgentTest : public QObject {
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     other.Know(view.incarnation());
     other.Publish(6);
-    // Each names the other: a loop.
+    // Each names the other as leader, which is a loop.
     manager_->Follow(other_served.server.address());
     const int before = manager_->refusals();
     QTRY_VERIFY_WITH_TIMEOUT(manager_->refusals() > before + 5, 10000);

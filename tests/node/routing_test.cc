@@ -79,7 +79,7 @@ class RoutingTest : public QObject {
       QCOMPARE(shuffled.MeetingPoint("video", "diffuse", uid)->node_id(), point);
       const std::string later = two.MeetingPoint("video", "diffuse", uid)->node_id();
       if (point != "i2") QCOMPARE(later, point);
-      // Whoever leaves knows where the others will look.
+      // A node that leaves knows where the others will look.
       QCOMPARE(three.MeetingPoint("video", "diffuse", uid, "i2")->node_id(), later);
     }
     for (const auto& [node_id, count] : chosen) QVERIFY2(count > 200, node_id.c_str());
@@ -120,7 +120,7 @@ class RoutingTest : public QObject {
     QVERIFY(!routing.MayBeAlive("nobody", 1));
   }
 
-  // The weights place records of running clusters: a build that computes others would not find
+  // The weights place the records of running clusters. A build with other weights would not find
   // them.
   void RendezvousWeight_IsWhatItAlwaysWas() {
     const base::Uid uid = *base::Uid::Parse("00112233-4455-6677-8899-aabbccddeeff");

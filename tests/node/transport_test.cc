@@ -301,10 +301,10 @@ class TransportTest : public QObject {
       last = outbox_->Deliver(MakeMessage(10, "paint"), destination, In(milliseconds(100)));
       if (last.ok()) QCOMPARE(last->endpoint.node_id(), point->node_id());
     } while (last.ok() && ++taken < 10);
-    // However busy it is, and however idle the other one.
+    // Even when that instance is busy and the other one is idle.
     QCOMPARE(base::GetReason(last.status()).reason, std::string("RING_FULL"));
     QCOMPARE(there.inbox->stats().slots_used, std::uint64_t{0});
-    // One that waits for it goes to the other as soon as the table says so.
+    // A delivery that waits for it goes to the other as soon as the table says so.
     auto waiting = std::async(std::launch::async, [&] {
       return outbox_->Deliver(MakeMessage(10, "paint"), destination, In(seconds(20)));
     });
@@ -376,7 +376,7 @@ class TransportTest : public QObject {
     QCOMPARE(outbox_->counters().opened, std::uint64_t{2});
   }
 
-  // Counted by the fabric: round trips of one send to a consumer that does not sleep.
+  // The fabric counts the round trips of one send to a consumer that does not sleep.
   void Deliver_TakesTheRoundTripsOfTheShape_data() {
     QTest::addColumn<bool>("shared");
     QTest::addColumn<int>("round_trips");
@@ -590,7 +590,7 @@ class TransportTest : public QObject {
     auto waiting = std::async(std::launch::async, [&] {
       return outbox_->Deliver(MakeMessage(1000), destination, In(seconds(20)));
     });
-    // As the NodeManager does when heartbeats stop.
+    // This is what the NodeManager does when heartbeats stop.
     cluster_->Set({b.endpoint});
     const auto second = waiting.get();
     QVERIFY2(second.ok(), base::Message(second.status()).c_str());
@@ -647,7 +647,7 @@ class TransportTest : public QObject {
         QVERIFY2(text.find(std::string("\n") + line) != std::string::npos, line);
       }
     }
-    // The objects are gone, their metrics are still served.
+    // The objects are gone, and their metrics are still served.
     QVERIFY(Get(*address, "/metrics").find("\nonepiece_sent_messages_total 1") !=
             std::string::npos);
     const std::vector<v1::Span> found = spans.Find(message.header.uid);

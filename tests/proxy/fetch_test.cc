@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// Stands before a database, and remembers what it is asked for.
+/// Stands before a database, and remembers the requests.
 class Front final : public v1::DatabaseService::Service {
  public:
   explicit Front(const std::string& database)
@@ -32,7 +32,7 @@ class Front final : public v1::DatabaseService::Service {
     const base::MutexLock lock(mutex_);
     return fetches_;
   }
-  /// From now on it has other bytes, it says.
+  /// It claims to have other bytes from now on.
   void ChangeResult() { changed_ = true; }
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
@@ -72,10 +72,11 @@ class Front final : public v1::DatabaseService::Service {
   std::atomic<bool> changed_ = false;
   base::Mutex mutex_;
   std::vector<v1::FetchResultRequest> fetches_ ABSL_GUARDED_BY(mutex_);
-  rpc::Server server_{rpc::ServerOptions{}};  // Last: ends before what its handlers use.
+  rpc::Server server_{
+      rpc::ServerOptions{}};  // Last: it ends before the members that its handlers use.
 };
 
-/// From now on whoever looks for the database finds a Front.
+/// Puts a Front into the routing in place of the database.
 std::unique_ptr<Front> PutFront(DatabaseCluster& cluster, const std::string& id) {
   auto front = std::make_unique<Front>(cluster.at(id).server->address());
   cluster.ChangeTable([&](v1::RoutingTable& table) {
@@ -174,7 +175,7 @@ class FetchTest : public QObject {
     }
   }
 
-  // Neither a small result nor one that its client has been told of costs a look at the record.
+  // Neither a small result nor one that the client has been shown costs a look at the record.
   void Fetch_AsksForNoRecord_data() {
     QTest::addColumn<qint64>("bytes");
     QTest::newRow("small") << qint64{1000};
@@ -199,12 +200,12 @@ class FetchTest : public QObject {
     QVERIFY(*proxy.Fetch(name) == video);
     QCOMPARE(front->fetches().size(), std::size_t{1});
     QCOMPARE(front->bytes(), large ? 0 : bytes);
-    // This one has shown the job to nobody.
+    // This proxy has not shown the job to any client.
     QVERIFY(*other.Fetch(name) == video);
     QCOMPARE(front->fetches().size(), std::size_t{2});
     QCOMPARE(front->bytes(), large ? bytes : 2 * bytes);
     QCOMPARE(front->records(), 1);
-    // What was told long ago is not passed off as what is there now.
+    // The proxy does not pass an old result off as the current one.
     front->ChangeResult();
     Call stale(proxy, name);
     QCOMPARE(Reason(stale.ReadAll()), std::string(large ? "RESULT_CHANGED" : ""));
@@ -232,7 +233,7 @@ class FetchTest : public QObject {
     const auto second = PutFront(cluster, order[1]);
     Call call(proxy, name, offset, limit);
     QVERIFY(call.ReadPart());
-    // What is under way now is less than half of it.
+    // Less than half of it is under way now.
     QVERIFY(second->fetches().empty());
     first.reset();
     cluster.Kill(order[0]);
@@ -269,10 +270,10 @@ class FetchTest : public QObject {
     Call other(proxy, large, 0, 4 * kMiB);
     QVERIFY(other.ReadAll().ok());
     QVERIFY(other.bytes == std::string(4 * kMiB, 'x'));
-    // What three transports let go ahead, and nobody's copy of it all.
+    // Three transports buffer a part each, and nothing holds a whole copy.
     const double grown = telemetry::ResidentBytes() - before;
     QVERIFY2(grown < std::int64_t{kStalled * kBytes / 2}, std::to_string(grown).c_str());
-    // What the transport has taken ahead may let a handler move after the first advance.
+    // Bytes that the transport has buffered may let a handler move after the first advance.
     QVERIFY(Eventually([&] {
       clock.Advance(base::Scaled(31s));
       return proxy.service.fetches() == 0;

@@ -1,4 +1,4 @@
-// What a proxy refuses, and what its jobs pay.
+// Which jobs a proxy refuses, and what admitted jobs pay.
 #include <QtTest>
 #include <atomic>
 #include <thread>
@@ -37,8 +37,7 @@ class SilentDatabase final : public v1::DatabaseService::Service {
   rpc::Server server_{rpc::ServerOptions{}};
 };
 
-/// Takes one job, and long for it: until the proxy asks for that job, or has looked after its jobs
-/// twice.
+/// Takes one job slowly: until the proxy asks for that job, or has followed its jobs twice.
 class SlowDatabase final : public v1::DatabaseService::Service {
  public:
   SlowDatabase() {
@@ -152,7 +151,7 @@ class OverloadTest : public QObject {
     QCOMPARE(demands[0].rejected(), std::uint64_t{2});  // No time can be given to the third.
   }
 
-  // While costs are unknown a worker has two jobs. Whatever becomes of them, others follow.
+  // While costs are unknown, each worker has two jobs. However they end, others follow.
   void SlowStart_GoesOnWhenJobsAreLostCancelledOrForgotten() {
     ServedCluster cluster;
     v1::Capacity unknown = Costs(0);
@@ -178,7 +177,7 @@ class OverloadTest : public QObject {
     QVERIFY(cluster.proxy.Call(&v1::GenerationService::Stub::CancelJob, cancel).ok());
     QVERIFY(fill());
     QCOMPARE(Reason(cluster.proxy.Submit(Request()).status()), std::string("OVERLOADED"));
-    // The databases die, and with them all that is known of those two.
+    // The databases die, and with them the records of those two jobs.
     for (const char* id : {"db-1", "db-2"}) {
       cluster.Kill(id);
       cluster.Forget(id);
@@ -187,7 +186,7 @@ class OverloadTest : public QObject {
     QVERIFY(fill());
   }
 
-  // Nobody ever learns what became of them.
+  // The proxy never learns how they ended.
   void SlowStart_EndsWithTheJobsDeadlines() {
     ServedCluster cluster;
     v1::Capacity unknown = Costs(0);
@@ -211,7 +210,7 @@ class OverloadTest : public QObject {
     const v1::SubmitJobRequest request = RequestWithId();
     const auto job = first.Submit(request);
     QVERIFY(job.ok());
-    // It is known, and costs nothing where it was not let in.
+    // The job is known, and costs nothing at a proxy that did not admit it.
     const auto known = full.Submit(request);
     QVERIFY2(known.ok(), known.status().ToString().c_str());
     QCOMPARE(known->uid(), job->uid());
@@ -237,7 +236,7 @@ class OverloadTest : public QObject {
     proxy.service.UpdateCapacity(full);
     std::vector<std::thread> clients;
     std::atomic<int> refused = 0;
-    // After 300 ms the proxy gives an unanswered call up and lets the next one in.
+    // After 300 ms the proxy gives up an unanswered look-up and makes the next one.
     database.CountUntil(base::SystemClock().Now() + base::Scaled(250ms));
     for (int i = 0; i < 24; ++i) {
       clients.emplace_back([&] {
@@ -251,7 +250,7 @@ class OverloadTest : public QObject {
     QVERIFY2(database.early_calls() <= 8, std::to_string(database.early_calls()).c_str());
   }
 
-  // Before it has a record it is not gone.
+  // A job without a record may still get one, so it is not gone.
   void SlowDatabase_AJobStaysInWhileItIsAdmitted() {
     Cluster cluster;
     SlowDatabase database;

@@ -62,7 +62,7 @@ class FakeInstance final : public v1::InstanceService::Service {
     cancelled_.insert(request->uid());
     return grpc::Status::OK;
   }
-  /// Refuses producers, as one does that has just died.
+  /// Refuses producers, like an instance that has just died.
   void Close() { inbox_->Close(); }
   bool WasCancelled(const std::string& uid) {
     const base::MutexLock lock(mutex_);
@@ -140,7 +140,7 @@ struct Proxy {
     request.set_name(name);
     return Call(&v1::GenerationService::Stub::DeleteJob, request).status();
   }
-  /// As a client that may have asked before.
+  /// Submits like a client that may have asked before.
   absl::StatusOr<Job> SubmitAgain(const v1::SubmitJobRequest& request) {
     grpc::ClientContext context;
     rpc::SetTimeout(context, 15s);

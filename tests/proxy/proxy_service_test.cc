@@ -69,7 +69,7 @@ class ProxyServiceTest : public QObject {
     const v1::SubmitJobRequest request = RequestWithId();
     const Job job = cluster.proxy.Begin(request);
     QVERIFY(cluster.instance.Receive().ok());
-    // The same record without a holder is what a proxy leaves that dies between its two steps.
+    // A proxy that dies between its two steps leaves the same record without a holder.
     v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job.uid()));
     ServedCluster fresh;
     orphan.clear_holders();
@@ -110,8 +110,8 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
 
-  // Its record stays: the client must come back to this set, and others must not take the record
-  // for a job.
+  // The record stays, because the client must come back to this set. Other sets must not take the
+  // record for a job.
   void Submit_ThatNobodyTakes_IsKnownOnceItHasBegun() {
     ServedCluster cluster;
     v1::SubmitJobRequest request;
@@ -131,7 +131,7 @@ class ProxyServiceTest : public QObject {
     QVERIFY(cluster.proxy.Get(name).ok());
   }
 
-  // The job that began must not go on for nothing, nor be started twice.
+  // The work that began must neither go on for nothing nor start twice.
   void Submit_WhenOneEntranceTakesNothing_FailsTheJobAndCallsTheOtherBack() {
     ServedBranches cluster;
     cluster.image.Close();
@@ -155,7 +155,7 @@ class ProxyServiceTest : public QObject {
     const v1::SubmitJobRequest request = RequestWithId();
     const Job job = cluster.proxy.Begin(request);
     QVERIFY(cluster.text.Receive().ok() && cluster.image.Receive().ok());
-    // What a proxy leaves that dies after the first of its two messages; "text" is computing.
+    // A proxy that dies after the first of its two messages leaves this. "text" is computing.
     v1::JobRecord orphan = *cluster.records().Get(*base::Uid::Parse(job.uid()));
     orphan.clear_holders();
     v1::WorkHolder holder;
@@ -306,7 +306,7 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
     QCOMPARE(Reason(refused.status()), std::string("QUOTA"));
     QVERIFY(base::GetReason(refused.status()).metadata.contains("retry_after_ms"));
-    // Nobody asks this proxy for the job: it finds out by itself.
+    // No client asks this proxy for the job. It finds out by itself.
     v1::UpdateJobRequest failed;
     failed.set_uid(job->uid());
     failed.mutable_failed()->set_reason("STAGE_FAILED");

@@ -38,7 +38,7 @@ class ReadOnlyTest : public QObject {
                                {"SubmitJob", "CancelJob", "AcknowledgeResult", "DeleteJob"},
                                {"GetJob", "ListJobs", "WatchJob", "FetchResult", "GetJobTrace"}),
         std::string());
-    // A job that is only checked comes as far as anywhere else.
+    // validate_only changes nothing, so it is not refused.
     v1::SubmitJobRequest check;
     check.set_validate_only(true);
     v1::GenerationService::Stub stub(channel);

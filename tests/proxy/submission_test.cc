@@ -54,7 +54,7 @@ class SubmissionTest : public QObject {
     request.set_request_id(kRequestId);
     request.set_validate_only(true);
     QCOMPARE(of(request), fingerprint);
-    // A new field of the request needs a decision: does it make another job?
+    // For a new field of the request somebody must decide whether it makes another job.
     QCOMPARE(v1::SubmitJobRequest::descriptor()->field_count(), 8);
     const std::vector<Spoil> changes = {
         [](auto& r) { r.set_app_id("other"); },
