@@ -11,7 +11,7 @@ namespace {
 
 absl::Status Check(int device, const char* what, cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
-  // The runtime keeps it for whoever asks next, and that would be LibTorch.
+  // Clears the error. Otherwise the runtime would report it to its next caller, which is LibTorch.
   (void)cudaGetLastError();
   return base::MakeError(
       absl::StatusCode::kFailedPrecondition, "CUDA_FAILED",

@@ -1,8 +1,7 @@
-// What this process asks of a CUDA device itself, through the CUDA runtime and without LibTorch
-// (docs/cuda.md).
+// CUDA devices through the CUDA runtime, without LibTorch (docs/cuda.md).
 //
-// A build without the CUDA toolkit answers UNIMPLEMENTED NO_CUDA to all of it. All functions are
-// thread-safe; they make `device` (>= 0) the calling thread's current one.
+// In a build without the CUDA toolkit all functions return UNIMPLEMENTED (NO_CUDA). All functions
+// are thread-safe. They make `device` (>= 0) the current device of the calling thread.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +14,18 @@
 
 namespace onepiece::device {
 
-/// Makes `memory` page-locked, so that `device` copies from it directly, for as long as the result
-/// lives; the result must go before the memory does. Slow (milliseconds): for memory that is used
-/// again and again.
-/// Errors: UNIMPLEMENTED NO_CUDA; FAILED_PRECONDITION CUDA_FAILED (no driver, no such device, the
-/// limit of locked memory).
+/// Makes `memory` page-locked as long as the returned object lives, so that `device` copies from it
+/// directly. The object must be destroyed before the memory is freed. Pinning takes milliseconds,
+/// so it is for memory that is used many times.
+///
+/// Errors: UNIMPLEMENTED (NO_CUDA), FAILED_PRECONDITION (CUDA_FAILED: no driver, no such device, or
+/// the limit of locked memory is reached).
 absl::StatusOr<std::shared_ptr<const void>> PinHostMemory(int device, std::span<std::byte> memory);
 
-/// Where `device` sits ("0000:65:00.0"): its name outside of CUDA, whose numbers depend on the
-/// process.
-/// Errors: as PinHostMemory's.
+/// Returns the PCI address of `device`, like "0000:65:00.0". It names the device outside CUDA,
+/// whose device numbers depend on the process.
+///
+/// Errors: those of PinHostMemory.
 absl::StatusOr<std::string> PciBusId(int device);
 
 struct MemoryUse {
@@ -32,8 +33,9 @@ struct MemoryUse {
   std::int64_t total_bytes = 0;
 };
 
-/// The memory of `device`.
-/// Errors: as PinHostMemory's.
+/// Returns the memory of `device`.
+///
+/// Errors: those of PinHostMemory.
 absl::StatusOr<MemoryUse> DeviceMemory(int device);
 
 }  // namespace onepiece::device

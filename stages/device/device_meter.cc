@@ -15,16 +15,16 @@
 namespace onepiece::device {
 namespace {
 
-// What is used of NVML's binary interface (NVIDIA Management Library, API reference), declared here
-// so that nothing of the CUDA toolkit is needed to build.
+// The part of NVML's binary interface that is used here (NVIDIA Management Library, API reference).
+// It is declared here so that the build does not need the CUDA toolkit.
 using Device = struct NvmlDevice*;
 using Sample = struct NvmlGpmSample*;
 constexpr int kSuccess = 0;
 constexpr unsigned kGpmVersion = 1;
 constexpr unsigned kSmUtilization = 2;  // Percentage of multiprocessors that were busy.
-// At least as many as the library's structure has; it looks at the first numMetrics only.
+// At least as many as the library's structure has. The library reads only the first `count`.
 constexpr int kMaxMetrics = 512;
-// After so many answers in a row that say nothing the last one is out of date.
+// After this many useless answers in a row the last useful one is out of date.
 constexpr int kMaxSilent = 5;
 constexpr std::size_t kMaxName = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 constexpr int kCoreSensor = 0;        // NVML_TEMPERATURE_GPU
@@ -60,7 +60,7 @@ struct Closer {
 
 class DeviceMeter::Session {
  public:
-  // Null when something is missing; `why` says what.
+  // Returns null when something is missing, and sets `why`.
   static std::unique_ptr<Session> Open(const std::string& pci_bus_id, const std::string& library,
                                        std::string& why) {
     std::unique_ptr<Session> session(new Session);
@@ -133,7 +133,7 @@ class DeviceMeter::Session {
     return function != nullptr;
   }
 
-  // What a library or a device may lack.
+  // Finds the functions that an older library or a device may lack.
   void FindTheRest() {
     int (*name)(Device, char*, unsigned) = nullptr;
     std::array<char, kMaxName> text{};
@@ -152,7 +152,7 @@ class DeviceMeter::Session {
     return milliwatts / 1000.0;
   }
 
-  // Counters of the multiprocessors, where library and device have them (Hopper and later).
+  // Starts the counters of the multiprocessors, if library and device have them (Hopper and later).
   void BeginSampling() {
     int (*query)(Device, GpmSupport*) = nullptr;
     int (*alloc)(Sample*) = nullptr;
@@ -164,7 +164,7 @@ class DeviceMeter::Session {
         support.supported != 0;
     if (!there || alloc(&before_) != kSuccess) return;
     if (alloc(&after_) == kSuccess && sample_get_(device_, before_) == kSuccess) return;
-    // The device says that it can and cannot: the coarse number then.
+    // The device claims to support the counters but does not: use the coarse number.
     for (Sample* sample : {&before_, &after_}) {
       if (*sample != nullptr) sample_free_(*sample);
       *sample = nullptr;
@@ -179,7 +179,7 @@ class DeviceMeter::Session {
     metrics_.metrics[0] = {.id = kSmUtilization};
     const int result = metrics_get_(&metrics_);
     const GpmMetric& active = metrics_.metrics[0];
-    // Two samples too close to each other say nothing: the older one stays.
+    // Two samples that are too close to each other give no number. The older one stays.
     if (result != kSuccess || active.result != kSuccess || !std::isfinite(active.value)) {
       if (++silent_ >= kMaxSilent) last_.reset();
       return last_;
@@ -193,7 +193,7 @@ class DeviceMeter::Session {
   std::unique_ptr<void, Closer> library_;
   int (*shutdown_)() = nullptr;
   int (*rates_)(Device, Utilization*) = nullptr;
-  // Null: the library does not have it.
+  // Null when the library does not have the function.
   int (*memory_)(Device, Memory*) = nullptr;
   int (*power_)(Device, unsigned*) = nullptr;
   int (*power_limit_)(Device, unsigned*) = nullptr;
@@ -203,7 +203,7 @@ class DeviceMeter::Session {
   int (*metrics_get_)(GpmMetrics*) = nullptr;
   Device device_ = nullptr;
   std::string product_;
-  Sample before_ = nullptr, after_ = nullptr;  // Null: no such counters.
+  Sample before_ = nullptr, after_ = nullptr;  // Null when there are no such counters.
   GpmMetrics metrics_;
   std::optional<double> last_;
   int silent_ = 0;

@@ -1,5 +1,5 @@
-// What devices say of themselves: CUDA ones through their driver (NVML, loaded when it is there),
-// the host through /proc.
+// The use that devices report: CUDA devices through their driver's library (NVML, which is loaded
+// when it is installed), and the host through /proc.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace onepiece::device {
 
-/// A number that is absent is one that the device does not have, or does not tell now; never 0 for
-/// unknown. All processes' use.
+/// The use of a device by all processes. A number is absent when the device does not have it or
+/// does not report it now; unknown is never 0.
 struct DeviceReading {
-  std::string product;  ///< "NVIDIA H100 80GB HBM3"; empty: unknown.
-  /// Shares of the time since the last reading, 0 to 1.
+  std::string product;  ///< "NVIDIA H100 80GB HBM3"; empty when unknown.
+  /// Shares of the time since the last reading, from 0 to 1.
   std::optional<double> sm_active;      ///< Multiprocessors active.
   std::optional<double> kernel_active;  ///< Any kernel running: coarse.
   std::optional<double> memory_active;  ///< Device memory read or written.
@@ -21,32 +21,32 @@ struct DeviceReading {
   std::optional<double> power_w, power_limit_w, temperature_c;
 };
 
-/// Opens NVML's library for one device. Where it cannot (no driver, no such device) a reading is
+/// Reads one device through NVML. When that is impossible (no driver, no such device), readings are
 /// empty, and the reason is logged once.
 ///
-/// Ownership: Owns its NVML session.
-/// Threading: Externally synchronised.
+/// Ownership: owns its NVML session.
+/// Threading: externally synchronised.
 class DeviceMeter {
  public:
-  /// `pci_bus_id` as PciBusId gives it.
+  /// `pci_bus_id` is what PciBusId returns.
   explicit DeviceMeter(const std::string& pci_bus_id,
                        const std::string& library = "libnvidia-ml.so.1");
   ~DeviceMeter();
   DeviceMeter(const DeviceMeter&) = delete;
   DeviceMeter& operator=(const DeviceMeter&) = delete;
 
-  /// sm_active is counted between two readings: it is absent in the first, and when nothing could
-  /// be counted several times in a row.
+  /// Reads the device. sm_active is counted between two readings, so it is absent in the first one.
+  /// It is also absent after several readings in a row in which nothing could be counted.
   DeviceReading Read();
-  /// Whether the device counts sm_active; else kernel_active is the best there is.
+  /// Returns whether the device counts sm_active. Otherwise kernel_active is the best number.
   [[nodiscard]] bool counts_multiprocessors() const;
 
  private:
   class Session;
-  std::unique_ptr<Session> session_;  // Null: not available.
+  std::unique_ptr<Session> session_;  // Null when NVML or the device is not available.
 };
 
-/// The host's processor and memory; `proc` is where procfs is mounted. Thread-safe.
+/// Reads the host's processor and memory. `proc` is where procfs is mounted. Thread-safe.
 DeviceReading ReadHost(const std::string& proc = "/proc");
 
 }  // namespace onepiece::device

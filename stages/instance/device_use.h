@@ -1,5 +1,5 @@
-// What the instance itself does with its device: pins the memory that messages arrive in, and tells
-// what the device says of itself.
+// How the instance itself uses its device: it pins the memory that messages arrive in, and reports
+// the device's load.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,26 @@
 
 namespace onepiece::instance {
 
-/// For InboxOptions::block_hook: pins blocks when `device` is "cuda:N", else none. A block that
-/// cannot be pinned is used all the same, copies from it are slower; the first is logged.
+/// Returns a hook for InboxOptions::block_hook that pins blocks for "cuda:N", or nullptr for cpu. A
+/// block that cannot be pinned is used too, but copies from it are slower. The first one is logged.
 node::BlockHook PinBlocks(const std::string& device);
 
-/// Of "cuda:N" the device's memory (all processes'), else this process's resident memory in that of
-/// the host.
+/// Returns the device's memory and its use by all processes for "cuda:N". For cpu, returns the
+/// host's memory and the use by this process.
+///
 /// Errors: those of device::DeviceMemory.
 absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device);
 
-/// For "cuda:N"; nullptr for cpu, and when the device does not say where it sits.
+/// Returns the meter of "cuda:N". Returns nullptr for cpu, and when the PCI address of the device
+/// is unknown.
 std::unique_ptr<device::DeviceMeter> MeterOf(const std::string& device);
 
-/// For the load report. `reading` is the meter's of "cuda:N", device::ReadHost() of cpu.
+/// Makes the device's part of the load report. `reading` comes from the meter of "cuda:N", or from
+/// device::ReadHost() for cpu.
 v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading);
 
-/// Sets onepiece_device_memory_bytes{device,kind}: used and total; NaN when the device does not
-/// answer.
+/// Sets onepiece_device_memory_bytes{device,kind} for the kinds used and total; NaN when the device
+/// does not answer.
 void ExportDeviceMemory(const std::string& device, telemetry::Metrics& metrics);
 
 }  // namespace onepiece::instance

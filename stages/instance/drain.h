@@ -1,5 +1,5 @@
-// Drain: when an instance that is taken out of the routes passes its work on, and when nothing of
-// it is left (docs/elasticity.md, "Moves that lose nothing").
+// Drain: decides when an instance that leaves the routes passes its work on, and when nothing of it
+// is left (docs/elasticity.md, "Moves that lose nothing").
 #pragma once
 
 #include <cstddef>
@@ -18,34 +18,36 @@ namespace onepiece::instance {
 bool OthersServe(const node::Routing& table, const std::string& app, const std::string& stage,
                  const std::string& node_id);
 
-/// How long what is computed may go on before it is handed over; scaled.
+/// How long running work may go on before it is handed over; scaled.
 inline constexpr base::Duration kHandOverAfter = std::chrono::seconds(30);
 
-/// Decides; its owner looks and acts. Pure but for the clock. Thread-safe.
+/// Only decides; its owner looks at the instance and acts. Pure apart from the clock.
+///
+/// Threading: thread-safe.
 class Drain {
  public:
-  /// What to do until the next look.
+  /// The orders that hold until the next look.
   struct Orders {
-    bool pass_on = false;    ///< Send what is queued, and what comes, to others of the stage.
-    bool hand_over = false;  ///< End what is being computed at its next step boundary, likewise.
+    bool pass_on = false;    ///< Send queued and incoming work to other instances of the stage.
+    bool hand_over = false;  ///< End running work at its next step boundary and send it there too.
   };
 
   explicit Drain(base::Clock& clock, base::Duration hand_over_after)
       : clock_(clock), hand_over_after_(hand_over_after) {}
 
-  /// The assignment of `epoch` is draining. Another epoch of the same drain changes nothing else.
+  /// The assignment of `epoch` is draining. If a drain is in progress, only its epoch changes.
   void Begin(std::uint64_t epoch);
-  /// It is not: served again, or replaced.
+  /// The assignment is not draining any more: it is served again, or was replaced.
   void End();
-  /// Notes how many messages and items the instance holds in any form, and whether others serve all
-  /// that it serves. What is left stays here, and is computed here, when none does. True when
-  /// drained() has changed.
+  /// Notes how many messages and items the instance holds in any form, and whether others serve
+  /// everything that it serves. If no others do, the work stays and is computed here. Returns
+  /// whether drained() has changed.
   bool Look(std::size_t held, bool others);
 
   [[nodiscard]] bool active() const;
   [[nodiscard]] Orders orders() const;
-  /// Epoch of the draining assignment of which nothing is left: two looks in a row have found
-  /// nothing. Taken back when something comes late.
+  /// Returns the epoch of the draining assignment when nothing of it is left: two looks in a row
+  /// found nothing. Work that comes late takes this back.
   [[nodiscard]] std::optional<std::uint64_t> drained() const;
 
  private:

@@ -1,5 +1,5 @@
-// FormerSet: the workflow set that an instance was lent to before. What still comes from there is
-// failed, where that set's clients see it.
+// FormerSet: the workflow set that an instance was lent to before. Jobs that still come from there
+// are failed in that set's databases, where its clients see it.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,22 @@
 
 namespace onepiece::instance {
 
-/// Reason of a job that came too late to an instance which had left its workflow set, or was still
-/// held there when it left.
+/// The reason of a job that came to an instance after it had left the job's workflow set, or that
+/// the instance still held when it left.
 inline constexpr char kWorkflowSetLeft[] = "WORKFLOW_SET_LEFT";
 absl::Status WorkflowSetLeft(const std::string& workflow_set);
 
-/// Threading: Thread-safe.
+/// A workflow set that the instance has left.
+///
+/// Threading: thread-safe.
 class FormerSet {
  public:
-  /// `table` is the last one of that set; its databases are told.
+  /// `table` is the last routing table of that set. Its databases are told of failed jobs.
   FormerSet(std::shared_ptr<const node::Routing> table, base::Clock& clock);
 
-  /// Whether a node of this set sent the message, and not one of the set that `now` is of.
+  /// Returns whether a node of this set sent the message, and no node of the set of `now`.
   [[nodiscard]] bool Sent(const message::Header& header, const node::Routing& now) const;
-  /// Fails the job, with kWorkflowSetLeft. Never blocks.
+  /// Fails the job with kWorkflowSetLeft. Never blocks.
   void Fail(const message::Header& header, const std::string& node_id);
 
  private:

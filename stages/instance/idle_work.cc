@@ -19,7 +19,7 @@ namespace {
 
 constexpr base::Duration kFirstBackoff = std::chrono::seconds(1);
 constexpr base::Duration kLongestBackoff = std::chrono::seconds(60);
-constexpr base::Duration kLookAgain = std::chrono::hours(1);  // Nothing is missed by waiting.
+constexpr base::Duration kLookAgain = std::chrono::hours(1);  // Changes wake the thread earlier.
 
 std::string HowItEnded(int wait_status) {
   if (WIFSIGNALED(wait_status)) return "ended by signal " + std::to_string(WTERMSIG(wait_status));

@@ -14,7 +14,7 @@ namespace {
 constexpr auto kMinProgressInterval = std::chrono::milliseconds(100);
 constexpr auto kRetryPause = std::chrono::milliseconds(200);
 constexpr auto kGiveUpAfter = std::chrono::seconds(30);
-// For what is pending when the reporter ends.
+// How long the last attempts may take when the reporter ends.
 constexpr auto kFlushLimit = std::chrono::seconds(3);
 constexpr auto kIdleWait = std::chrono::hours(24);
 
@@ -107,7 +107,7 @@ bool JobReporter::SendRound() {
     pending_count_ -= sent;
     if (queue.empty()) continue;
     all_sent = false;
-    // What came meanwhile goes behind what has to be repeated.
+    // Updates that came meanwhile go behind those that must be retried.
     auto& newer = pending_[uid];
     newer.insert(newer.begin(), std::make_move_iterator(queue.begin()),
                  std::make_move_iterator(queue.end()));

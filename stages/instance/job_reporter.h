@@ -1,5 +1,5 @@
-// JobReporter: tells the databases how an instance's jobs are getting on, without ever holding a
-// worker up.
+// JobReporter: reports the progress of an instance's jobs to the databases, without ever holding up
+// a worker.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +18,17 @@
 
 namespace onepiece::instance {
 
-/// Sends UpdateJob calls from its own thread, in order for each job. Progress is coalesced: only
-/// the newest step of a job waits, and a job's steps go out at most once in
-/// `min_progress_interval`. Other updates are repeated until the database has them or
-/// `give_up_after` is over.
+/// Sends UpdateJob calls from its own thread, in order for each job. It coalesces progress: only
+/// the newest step of a job waits, and the steps of a job are sent at most ten times a second. It
+/// retries other updates for 30 s. When kMaxPending updates wait, further ones are dropped.
 ///
-/// Threading: Thread-safe. Callbacks run on the reporter's thread.
-/// Blocking: Reports never block. Bounded: beyond kMaxPending updates progress is dropped first.
+/// Ownership: owns its thread.
+/// Threading: thread-safe. Callbacks run on the reporter's thread.
+/// Blocking: reports never block. Destruction blocks for about 3 s at most.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
-  /// Told when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
+  /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
   using Ended = std::function<void(const base::Uid&)>;
   static constexpr std::size_t kMaxPending = 10'000;
 
@@ -39,9 +39,9 @@ class JobReporter {
   JobReporter& operator=(const JobReporter&) = delete;
 
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
-  /// Everything but progress. `request.uid` is filled in here.
+  /// Reports anything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
-  /// Updates that no database has yet.
+  /// Returns the number of updates that no database has yet.
   [[nodiscard]] std::size_t pending() const;
 
  private:
@@ -52,9 +52,9 @@ class JobReporter {
   };
 
   void Main(const std::stop_token& stop);
-  // The end: one attempt at each update that matters.
+  // Makes one last attempt at each pending update that is not progress.
   void Flush();
-  // Sends the oldest update of every job once. False when any has to be repeated.
+  // Sends the pending updates of every job. Returns false when any of them must be retried.
   bool SendRound();
   bool Send(const base::Uid& uid, const Pending& pending);
 

@@ -105,7 +105,7 @@ absl::StatusOr<LowPriorityChild> LowPriorityChild::Spawn(const std::vector<std::
     ::close(output[0]);
     return failed;
   }
-  ::setpgid(pid, pid);  // Whoever of the two comes first.
+  ::setpgid(pid, pid);  // Parent and child both do it, so it is done whichever runs first.
   ::fcntl(output[0], F_SETFL, O_NONBLOCK);
   const int pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U));
   if (pid_fd < 0) {
@@ -146,12 +146,12 @@ void LowPriorityChild::Log() {
     [[maybe_unused]] const auto ignored =
         ::write(log_, bytes.data(), static_cast<std::size_t>(count));
   }
-  if (count == 0) ::close(std::exchange(output_, -1));  // Nobody can write any more.
+  if (count == 0) ::close(std::exchange(output_, -1));  // End of file: all writers are gone.
 }
 
-// Until the child is dead (true), `wake_fd` is readable, or `until` has come.
+// Logs until the child is dead (true), or until `wake_fd` is readable or `until` has come (false).
 bool LowPriorityChild::WaitAndLog(int wake_fd, std::optional<base::MonotonicTime> until) {
-  base::Clock& clock = base::SystemClock();  // Processes live in the system's time.
+  base::Clock& clock = base::SystemClock();  // Not injected: poll and processes use real time.
   while (true) {
     std::array<pollfd, 3> fds = {
         {{pid_fd_, POLLIN, 0}, {output_, POLLIN, 0}, {wake_fd, POLLIN, 0}}};
@@ -170,7 +170,8 @@ bool LowPriorityChild::WaitAndLog(int wake_fd, std::optional<base::MonotonicTime
 
 int LowPriorityChild::Tend(int wake_fd) {
   if (!WaitAndLog(wake_fd, std::nullopt)) {
-    // To end takes processor time, too, which the lowest may wait long for. Not everybody may ask.
+    // Ending takes processor time, for which the lowest priority may wait long, so the priority is
+    // raised first. Without the privilege to do so these calls fail, which is no harm.
     const sched_param parameters{};
     ::sched_setscheduler(pid_, SCHED_OTHER, &parameters);
     ::setpriority(PRIO_PGRP, static_cast<id_t>(pid_), 0);
@@ -180,7 +181,8 @@ int LowPriorityChild::Tend(int wake_fd) {
       WaitAndLog(-1, std::nullopt);
     }
   }
-  // As long as it is not reaped, the number of the group is its own.
+  // Kills what is left of the group. The child is not reaped yet, so no other process group can
+  // have its number.
   ::kill(-pid_, SIGKILL);
   if (output_ >= 0) Log();
   int status = 0;

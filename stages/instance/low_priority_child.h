@@ -1,5 +1,6 @@
-// One child process that gets what nobody else wants: nice 19, SCHED_IDLE, first to go when memory
-// runs out; dies with the thread that started it (PR_SET_PDEATHSIG). Private to stages/instance.
+// One child process of the lowest priority: nice 19, SCHED_IDLE, and the first to be killed when
+// memory runs out. It dies with the thread that started it (PR_SET_PDEATHSIG). Private to
+// stages/instance.
 #pragma once
 
 #include <sys/types.h>
@@ -15,17 +16,20 @@
 
 namespace onepiece::instance {
 
-/// Thread-confined: Spawn, Tend and destruction on one thread.
+/// A running child.
+///
+/// Threading: Spawn, Tend and destruction happen on one thread.
 class LowPriorityChild {
  public:
   /// How long the child may take to end by itself.
   static constexpr base::Duration kTermLimit = std::chrono::milliseconds(300);
   static constexpr std::int64_t kLogBytes = 1 << 20;
 
-  /// Starts `command` (a path, or a name that PATH has, and its arguments) in `folder`, as a
+  /// Starts `command` (a path, or a name found in PATH, and its arguments) in `folder`, as a
   /// process group of its own.
-  /// Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (folder), RESOURCE_EXHAUSTED (no more
-  /// processes).
+  ///
+  /// Errors: NOT_FOUND (no such program), FAILED_PRECONDITION (the folder cannot be made),
+  /// RESOURCE_EXHAUSTED (no more processes).
   static absl::StatusOr<LowPriorityChild> Spawn(const std::vector<std::string>& command,
                                                 const std::string& folder);
   LowPriorityChild(LowPriorityChild&& other) noexcept;
@@ -33,9 +37,10 @@ class LowPriorityChild {
   ~LowPriorityChild();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Keeps the child's output in `folder`/log, and what no longer fits into kLogBytes in log.old,
-  /// until it ends; once `wake_fd` is readable ends it: SIGTERM to its group, SIGKILL kTermLimit
-  /// later. Returns the status of waitpid. REQUIRES: called once.
+  /// Waits for the child's end and returns the status of waitpid. Writes the child's output to
+  /// `folder`/log; when that reaches kLogBytes, it becomes log.old. When `wake_fd` becomes
+  /// readable, ends the child: SIGTERM to its group, and SIGKILL kTermLimit later. REQUIRES: called
+  /// once.
   int Tend(int wake_fd);
 
  private:

@@ -10,7 +10,7 @@
 namespace onepiece::instance {
 namespace {
 
-/// Below the life of a reservation.
+/// This is shorter than the life of a reservation.
 constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
 
 }  // namespace

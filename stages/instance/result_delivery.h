@@ -1,4 +1,4 @@
-// The last stage's outputs on their way to the job's database.
+// Helpers that send the last stage's outputs to the job's database.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace onepiece::instance {
 
-/// Computes the SHA-256 of each artifact of bytes that has none: here, where the result is made,
-/// and nowhere after. Reads the bytes.
+/// Computes the SHA-256 of each byte artifact that has none. It is computed only here, where the
+/// result is made. Reads the bytes.
 void AddSha256(std::vector<message::Artifact>& artifacts);
 
-/// Writes a result that is large enough (values::IsForPut) straight into the memory of its first
-/// database. nullopt: it has to go by message. A span "send" tells of it.
+/// Writes a large result (values::IsForPut) straight into the memory of its first database, and
+/// records a span "send". Returns nullopt when the result must be sent by message.
 std::optional<node::Delivered> PutResult(const message::Message& message,
                                          const node::Routing& routing, values::ValuePeers& peers,
                                          telemetry::Spans& spans, base::Clock& clock,

@@ -1,4 +1,4 @@
-// What stages count themselves, on the instance's metrics endpoint.
+// The metrics of stages on the instance's metrics endpoint.
 #pragma once
 
 #include <set>
@@ -10,10 +10,11 @@
 
 namespace onepiece::instance {
 
-/// Exports a stage's numbers as onepiece_stage_NAME{stage}. Plug-ins choose the names: what would
-/// not be a good metric, or is one of the instance's own, is left out and logged once. A gauge that
-/// is no longer told falls to zero.
-/// Thread-confined.
+/// Exports a stage's numbers as onepiece_stage_NAME{stage}. Plug-ins choose the names, so a number
+/// with a bad name, or with the name of one of the instance's own metrics, is left out and logged
+/// once. A gauge that the stage stops reporting falls to zero.
+///
+/// Threading: used by one thread.
 class StageMetrics {
  public:
   void Export(const std::string& stage, const std::vector<sdk::StageMetric>& numbers,

@@ -9,10 +9,11 @@
 namespace onepiece::instance {
 namespace {
 
-// None where a clock has gone back.
+// Returns zero when a clock has gone back.
 double SecondsOf(base::Duration time) { return std::max(0.0, base::ToSeconds(time)); }
 
-// By the clocks of two hosts: what takes longer than anything does is their difference.
+// The transfer time is measured with the clocks of two hosts. A time that no transfer takes is the
+// difference of the clocks, so it counts as zero.
 double TransferSeconds(base::Duration time) {
   constexpr double kMost = 10;
   const double seconds = SecondsOf(time);

@@ -1,4 +1,4 @@
-// What an instance has done since its process began, for the NodeManager's window
+// Counts the work that an instance has done since its process began, for the NodeManager's window
 // (docs/elasticity.md).
 #pragma once
 
@@ -17,30 +17,31 @@
 
 namespace onepiece::instance {
 
-/// How much work the job is in the stage that its header names; 1 when the table does not know it.
+/// Returns how much work the job is in the stage that its header names; 1 when the table does not
+/// know the stage.
 double UnitsOf(const node::Routing& table, const message::Message& message);
 
-/// Counts by stage and application. They only grow, and at most kMaxEntries are kept: beyond that
-/// nothing new is counted, so that no number ever falls.
-/// Threading: Thread-safe.
+/// Counts by stage and application. The counts only grow. At most kMaxEntries are kept; further
+/// stages and applications are not counted, so that no number ever falls.
+///
+/// Threading: thread-safe.
 class WorkCounts {
  public:
   static constexpr std::size_t kMaxEntries = 64;
-  /// Of StageLoad.compute_buckets.
+  /// The number of StageLoad.compute_buckets.
   static constexpr int kBuckets = 21;
 
-  /// The job ended here, well or not, or was handed over: then the time that it took here is part
-  /// of what jobs cost, though nobody here knows whether it ends, and it counts as a job where it
-  /// ends well. One that is cancelled counts nowhere.
+  /// How a job left this instance. The computing time of a job that was handed over is part of the
+  /// cost of jobs, but the job itself is counted where it ends. Cancelled jobs are not counted.
   enum class Outcome : std::uint8_t { kDone, kFailed, kHandedOver };
   void Count(const message::Header& header, double units, const runtime::WorkTiming& timing,
              Outcome outcome);
-  /// The stage's model for this application was loaded.
+  /// Notes how long loading the stage's model for this application took.
   void Loaded(const std::string& stage, const std::string& app, base::Duration time);
   void AddTo(v1::NodeLoad& load) const;
 
  private:
-  // nullptr: too many.
+  // Returns nullptr when there are too many entries.
   v1::StageLoad* Entry(const std::string& stage, const std::string& app)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -21,7 +21,7 @@ absl::StatusOr<FusedWorkflow> FusedWorkflow::Load(const std::vector<StagePlan>& 
   return workflow;
 }
 
-// What the stage's predecessors made; drops what no later stage takes.
+// Takes the outputs of the stage's predecessors, and drops those that no later stage takes.
 absl::StatusOr<std::vector<message::Artifact>> FusedWorkflow::TakeInputs(std::size_t index,
                                                                          Outputs& outputs) const {
   std::vector<Branch> branches;

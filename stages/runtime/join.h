@@ -18,15 +18,16 @@
 
 namespace onepiece::runtime {
 
-/// What one stage made for the next.
+/// The outputs of one stage for the next.
 struct Branch {
   std::string stage;
   std::span<const message::Artifact> artifacts;
 };
 
-/// All artifacts of all branches, in their order.
-/// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE) when two have one of the same name; the message names
-/// both stages.
+/// Returns all artifacts of all branches, in their order.
+///
+/// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE) when two branches have an artifact of the same name.
+/// The message names both stages.
 absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches);
 
 /// Bounds of a JoinTable. A part of a join that is there already is always taken, even beyond them:
@@ -44,23 +45,26 @@ class JoinTable {
  public:
   /// A join that was given up.
   struct Lost {
-    message::Header header;  ///< Of one of its parts.
-    absl::Status why;  ///< DEADLINE_EXCEEDED (BRANCH_LOST), naming the stages that are missing.
+    message::Header header;  ///< The header of one of its parts.
+    absl::Status why;        ///< DEADLINE_EXCEEDED (BRANCH_LOST); names the missing stages.
   };
 
   explicit JoinTable(JoinLimits limits) : limits_(limits) {}
 
-  /// Takes what `part.message.header.from` made for header.stage. Once every predecessor's part is
-  /// there, returns the work: the header of the part that came last, the largest attempt, the
-  /// artifacts of all, and the parts. A part of a stage whose part is there already is counted and
-  /// dropped. Errors, after which nothing of the join is held: INVALID_ARGUMENT (ARTIFACT_TWICE;
-  /// NOT_A_BRANCH: the part's stage is not among `predecessors`), RESOURCE_EXHAUSTED (JOINS_FULL).
+  /// Takes the part that `part.message.header.from` made for header.stage. When the part of every
+  /// predecessor is there, returns the work: the header of the part that came last, with the
+  /// largest attempt, the artifacts of all parts, and the parts. A second part of the same stage is
+  /// counted and dropped. After an error nothing of the join is held.
+  ///
+  /// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE; NOT_A_BRANCH: the part's stage is not among
+  /// `predecessors`), RESOURCE_EXHAUSTED (JOINS_FULL).
   absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
                                               std::span<const std::string> predecessors);
-  /// Gives up joins whose time is over: a moment before the job's deadline (a second, or a tenth of
-  /// its time when that is less), so that its record can still say which branch is missing.
+  /// Gives up joins whose time is over. That is shortly before the job's deadline (a second, or a
+  /// tenth of the job's time if that is less), so that the job's record can still name the missing
+  /// branch.
   std::vector<Lost> Expire(base::WallTime now);
-  /// Takes out the parts of those joins for which `wanted` says so of every part's header.
+  /// Removes and returns the parts of the joins for which `wanted` accepts every part's header.
   std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
   /// Drops the job's parts.
   void Remove(const base::Uid& uid);
@@ -73,7 +77,7 @@ class JoinTable {
   using JoinKey = std::pair<base::Uid, std::string>;  // Job and stage.
   struct Join {
     std::vector<std::string> predecessors;
-    std::map<std::string, WorkItem> parts;  // By the stage that made them.
+    std::map<std::string, WorkItem> parts;  // Keyed by the stage that made them.
     base::WallTime give_up{};
   };
   using Joins = std::map<JoinKey, Join>;

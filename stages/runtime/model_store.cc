@@ -22,7 +22,7 @@ auto Fields(const ModelKey& key) {
 
 struct Files {
   std::int64_t bytes = 0;
-  std::size_t stamp = 0;  // Another one when a file has been replaced, added or taken away.
+  std::size_t stamp = 0;  // It changes when a file is replaced, added or removed.
 };
 
 Files FilesOf(const std::string& folder) {
@@ -36,14 +36,14 @@ Files FilesOf(const std::string& folder) {
     const auto written = files->last_write_time(unreadable).time_since_epoch().count();
     if (unreadable) continue;
     all.bytes += size;
-    // A sum: the order in which they are found does not matter.
+    // A sum, because files are found in no fixed order.
     all.stamp += std::hash<std::string>()(files->path().string() + "|" + std::to_string(size) +
                                           "|" + std::to_string(written));
   }
   return all;
 }
 
-// Unloads, and remembers what was loaded.
+// A deleter that unloads the stage. It also carries the stamp of the files that were loaded.
 struct Unload {
   std::size_t stamp = 0;
   void operator()(sdk::Stage* loaded) const {
@@ -52,12 +52,13 @@ struct Unload {
   }
 };
 
-// What the stage adds to the `parked` bytes.
+// Returns what the stage adds to the `parked` bytes.
 std::int64_t WeightBytes(const Files& files, const sdk::Stage& stage, std::int64_t parked) {
   for (const sdk::StageMetric& metric : stage.Metrics()) {
     if (metric.name != "weight_bytes" || !(metric.value >= 0 && metric.value < 1e18)) continue;
     const auto bytes = static_cast<std::int64_t>(metric.value);
-    // Stages of the process share weights: what is parked already counts there, this does not.
+    // The stages of a process share weights, so weights that are parked already are not counted
+    // again.
     return metric.of_process ? std::min(files.bytes, std::max<std::int64_t>(0, bytes - parked))
                              : bytes;
   }
@@ -104,7 +105,7 @@ std::shared_ptr<sdk::Stage> ModelStore::TakeParked(const ModelKey& key) {
 
 absl::StatusOr<std::shared_ptr<sdk::Stage>> ModelStore::Load(const ModelKey& key) const {
   std::unique_ptr<sdk::Stage> stage;
-  // Before they are read: what is replaced meanwhile is another one.
+  // Taken before the files are read: if a file is replaced meanwhile, the stage counts as outdated.
   const std::size_t stamp = FilesOf(key.load.model_dir).stamp;
   try {
     ONEPIECE_ASSIGN_OR_RETURN(stage, source_(key.plugin, key.stage));
@@ -119,7 +120,8 @@ void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage)
   if (budget_ <= 0) return;
   const auto* loaded = std::get_deleter<Unload>(stage);
   const Files files = FilesOf(key.load.model_dir);
-  if (loaded == nullptr || loaded->stamp != files.stamp) return;  // Nobody would get it again.
+  // Get would never return a stage whose files have changed.
+  if (loaded == nullptr || loaded->stamp != files.stamp) return;
   const std::int64_t bytes = WeightBytes(files, *stage, stats().parked_bytes);
   if (bytes > budget_) return;
   std::list<Parked> gone;  // Unloaded outside of the lock.

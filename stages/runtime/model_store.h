@@ -1,5 +1,5 @@
-// ModelStore: loads stages with their models, and keeps those of earlier roles in memory, so that
-// an instance that comes back to a role need not load again.
+// ModelStore: loads stages with their models, and keeps the stages of earlier roles in memory, so
+// that an instance that returns to a role need not load them again.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace onepiece::runtime {
 
-/// What makes two loaded stages interchangeable.
+/// Identifies a loaded stage. Stages with equal keys are interchangeable.
 struct ModelKey {
   std::string plugin;
   std::string stage;
@@ -28,11 +28,14 @@ struct ModelKey {
 /// A loaded stage. The last owner unloads it.
 struct LoadedModel {
   std::shared_ptr<sdk::Stage> stage;
-  std::optional<base::Duration> load_time;  ///< Absent when it was in memory.
+  std::optional<base::Duration> load_time;  ///< Absent when it was still in memory.
 };
 
-/// Ownership: Owns what is parked; what it hands out belongs to the caller until he releases it.
-/// Threading: Thread-safe. Stages are loaded, measured and unloaded outside of the lock.
+/// Loads stages and parks released ones.
+///
+/// Ownership: owns the parked stages. A stage that it hands out belongs to the caller until the
+/// caller releases it.
+/// Threading: thread-safe. Stages are loaded, measured and unloaded outside the lock.
 class ModelStore {
  public:
   /// Finds a plug-in's stage.
@@ -41,22 +44,26 @@ class ModelStore {
   struct Stats {
     std::size_t parked = 0;
     std::int64_t parked_bytes = 0;
-    std::uint64_t hits = 0;  ///< Loads that were not needed.
+    std::uint64_t hits = 0;  ///< Stages that were still in memory.
   };
 
   /// Parks up to `parked_bytes` of weights (0: none), at most kMaxParked stages.
   ModelStore(StageSource source, std::int64_t parked_bytes, base::Clock& clock);
   static constexpr std::size_t kMaxParked = 64;
 
-  /// A parked stage whose files have not been replaced since, else one that is loaded now. When
-  /// there is no memory for it, everything parked goes and it is tried once more. Blocks while
-  /// loading.
-  /// Errors: those of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when it throws.
+  /// Returns a parked stage if its files have not been replaced since, or else loads one. When
+  /// there is too little memory, it drops everything parked and tries once more.
+  ///
+  /// Blocking: while it loads.
+  /// Errors: those of the source and of Stage::Load; INTERNAL (STAGE_FAILED) when the stage throws.
   absl::StatusOr<LoadedModel> Get(const ModelKey& key);
-  /// Parks the stage if it fits, for which the ones unused longest go. Nobody computes with it any
-  /// more, since it may be handed out again at once. Its size is what it exports as `weight_bytes`;
-  /// where that is of the process, what is not parked already, at most the files in its model
-  /// folder; else those files'. REQUIRES: it comes from Get.
+  /// Parks the stage if it fits, and evicts the least recently used stages for it. Nobody may
+  /// compute with the stage any more, since it may be handed out immediately.
+  ///
+  /// The stage's size is the metric `weight_bytes` that it exports. If that metric counts the whole
+  /// process, the size is what is not parked already, and at most the size of the files in its
+  /// model folder. Without the metric the size is that of the files. REQUIRES: the stage comes from
+  /// Get.
   void Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage);
   /// Unloads everything that is parked.
   void DropParked();
@@ -67,7 +74,7 @@ class ModelStore {
     ModelKey key;
     std::shared_ptr<sdk::Stage> stage;
     std::int64_t bytes = 0;
-    std::size_t stamp = 0;  // Of the model folder's files as they were loaded.
+    std::size_t stamp = 0;  // The stamp of the model folder's files when they were loaded.
   };
 
   std::shared_ptr<sdk::Stage> TakeParked(const ModelKey& key);
@@ -77,7 +84,7 @@ class ModelStore {
   const std::int64_t budget_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  // The one released last is at the front.
+  // The stage that was released last is at the front.
   std::list<Parked> parked_ ABSL_GUARDED_BY(mutex_);
   std::int64_t parked_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;

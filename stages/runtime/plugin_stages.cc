@@ -24,7 +24,7 @@ TaskManager::StageSource StagesFromPlugins(std::string directory) {
   return [plugins = std::make_shared<Plugins>(), directory = std::move(directory)](
              const std::string& plugin,
              const std::string& stage) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
-    // The name comes from a workflow: it may name a file in the folder, nothing else.
+    // The name comes from a workflow, so it may only name a file in the folder.
     if (plugin.empty() || plugin.find('/') != std::string::npos || plugin.front() == '.') {
       return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PLUGIN_NAME",
                              "'" + plugin + "' is not the name of a plug-in");

@@ -1,4 +1,4 @@
-// Stages from plug-in files, loaded when first asked for.
+// Stages from plug-in files. A file is loaded when one of its stages is first asked for.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace onepiece::runtime {
 
-/// A source that looks for `directory`/PLUGIN.so; an empty directory means the default one.
-/// Thread-safe; copies share what they have loaded.
+/// Returns a source that loads `directory`/PLUGIN.so. An empty directory means the default one.
+///
+/// Threading: the source is thread-safe. Its copies share the loaded files.
 TaskManager::StageSource StagesFromPlugins(std::string directory);
 
 }  // namespace onepiece::runtime

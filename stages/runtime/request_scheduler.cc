@@ -24,7 +24,7 @@ bool Remember(std::set<Key>& set, std::deque<Key>& order, const Key& key, std::s
 
 }  // namespace
 
-// What an application that comes now is level with.
+// Returns the virtual time with which an application that comes now starts level.
 base::Duration IndividualMode::Least() const {
   base::Duration least{};
   bool first = true;
@@ -38,7 +38,8 @@ base::Duration IndividualMode::Least() const {
 void IndividualMode::Forget(const std::string& name) {
   const auto app = apps_.find(name);
   if (app->second.queued > 0 || app->second.running > 0) return;
-  // Ahead of the others it must not get level by being away for a moment.
+  // An application that is ahead of the others is kept: it must not get level with them by being
+  // away for a moment.
   const base::Duration spent = app->second.spent;
   const bool ahead = std::ranges::any_of(apps_, [&](const auto& other) {
     return other.second.queued + static_cast<std::size_t>(other.second.running) > 0 &&

@@ -30,26 +30,29 @@
 
 namespace onepiece::runtime {
 
-/// Which item a free worker gets. Externally synchronised by RequestScheduler.
+/// Decides which item a free worker gets.
+///
+/// Threading: externally synchronised (by RequestScheduler).
 class SchedulingStrategy {
  public:
   virtual ~SchedulingStrategy() = default;
   virtual void Push(WorkItem item) = 0;
-  /// The next item, or nullopt when there is none.
+  /// Returns the next item, or nullopt when there is none.
   virtual std::optional<WorkItem> Pop() = 0;
-  /// An item of this application that Pop gave out was computed for so long; nullopt: not at all.
+  /// Notes how long an item of this application, which Pop returned, was computed; nullopt when it
+  /// was not computed at all.
   virtual void Done(const std::string& app, std::optional<base::Duration> compute) = 0;
   /// Removes the job's items and returns how many there were.
   virtual std::size_t Remove(const base::Uid& uid) = 0;
   [[nodiscard]] virtual std::size_t size() const = 0;
-  /// Sum of the queued items' artifacts.
+  /// Returns the size of the artifacts of all queued items.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
-/// Individual mode: one shared queue that idle workers pull from. Higher priority first; among
-/// equals the application that has had least compute time, and its items in arrival order (virtual
-/// time fair queueing). An application that had nothing here begins level with the one that has had
-/// least: time in which it was idle gives it no credit.
+/// Individual mode: one shared queue that idle workers pull from. Higher priority comes first.
+/// Among equals the application with the least compute time comes first, and its items in arrival
+/// order (virtual time fair queueing). An application that had nothing queued starts level with the
+/// one that has had the least compute time, so idle time gives no credit.
 class IndividualMode final : public SchedulingStrategy {
  public:
   void Push(WorkItem item) override;
@@ -60,15 +63,15 @@ class IndividualMode final : public SchedulingStrategy {
   [[nodiscard]] std::size_t bytes() const override;
 
  private:
-  using Fifo = std::map<std::uint64_t, WorkItem>;  // By arrival number.
-  // An application that has items here, or being computed.
+  using Fifo = std::map<std::uint64_t, WorkItem>;  // Keyed by arrival number.
+  // An application with items that are queued or being computed.
   struct App {
-    base::Duration spent{};  // Virtual: the compute time that it is taken to have had.
-    base::Duration computed{};
-    std::int64_t jobs = 0;  // That `computed` is of.
+    base::Duration spent{};     // Virtual time: the compute time that it counts as having had.
+    base::Duration computed{};  // The compute time of `jobs` items.
+    std::int64_t jobs = 0;
     std::int64_t running = 0;
     std::size_t queued = 0;
-    // With what runs counted at the mean of what has ended.
+    // Running items count with the mean time of those that have ended.
     base::Duration Expected() const {
       return spent + computed / std::max<std::int64_t>(jobs, 1) * running;
     }
@@ -77,7 +80,8 @@ class IndividualMode final : public SchedulingStrategy {
   base::Duration Least() const;
   void Forget(const std::string& name);
 
-  std::map<std::int64_t, std::map<std::string, Fifo>> queue_;  // By −priority and application.
+  // Keyed by the negated priority, and then by application.
+  std::map<std::int64_t, std::map<std::string, Fifo>> queue_;
   std::map<std::string, App> apps_;
   std::size_t size_ = 0;
   std::uint64_t next_number_ = 0;
@@ -102,7 +106,10 @@ enum class PushResult : std::uint8_t {
   kClosed      ///< It was not taken, because the scheduler is closed.
 };
 
-/// Thread-safe. Waiting calls end at their deadline or when their stop token is triggered.
+/// The queue between the ring and the task workers.
+///
+/// Threading: thread-safe.
+/// Blocking: waiting calls end at their deadline or when their stop is requested.
 class RequestScheduler {
  public:
   RequestScheduler(RequestSchedulerOptions options, std::unique_ptr<SchedulingStrategy> strategy,
@@ -110,28 +117,33 @@ class RequestScheduler {
 
   /// Waits until Push would stay within the bounds.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
-  /// Queues an item; a second item of the same (uid, stage, from, attempt) and those of cancelled
-  /// jobs are dropped and counted. With several `predecessors` of its stage the item is one branch,
-  /// and what is queued is the join of all. Errors, of the job: those of JoinTable::Add.
+  /// Queues an item. A second item with the same uid, stage, `from` and attempt is dropped, and so
+  /// is an item of a cancelled job. If its stage has several `predecessors`, the item is one
+  /// branch, and the join of all branches is queued.
+  ///
+  /// Errors: those of JoinTable::Add, which fail the job.
   absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
-  /// Waits for an item; whoever gets it says Done when he has let go of it.
+  /// Waits for an item. The caller must call Done when it has finished with it.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
-  /// An item of this application was computed for so long; nullopt: not at all.
+  /// Notes how long an item of this application was computed; nullopt when it was not.
   void Done(const std::string& app, std::optional<base::Duration> compute);
-  /// The next item, to be sent elsewhere; nullopt when nothing is queued.
+  /// Removes and returns the next item, which is to be sent elsewhere; nullopt when nothing is
+  /// queued.
   std::optional<WorkItem> Take();
-  /// Takes an item again that was here before; with several `predecessors` of its stage one that is
-  /// a single branch waits for the others. False after Close: not taken.
-  /// Errors: as Push.
+  /// Queues an item again that was here before. If its stage has several `predecessors` and the
+  /// item is a single branch, it waits for the others. Returns false after Close, when the item is
+  /// not taken.
+  ///
+  /// Errors: those of Push.
   absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
-  /// Joins that will not be complete in time (JoinTable::Expire).
+  /// Gives up joins that will not be complete in time (JoinTable::Expire).
   std::vector<JoinTable::Lost> ExpireJoins();
-  /// Takes out the parts of joins that are wanted elsewhere (JoinTable::Take).
+  /// Removes the parts of joins that are wanted elsewhere (JoinTable::Take).
   std::vector<WorkItem> TakeJoins(const std::function<bool(const message::Header&)>& wanted);
-  /// The end: every job counts as cancelled, Pop finds nothing. Returns what was queued; parts of
-  /// joins stay until they are taken.
+  /// Closes the scheduler: every job counts as cancelled, and Pop finds nothing. Returns the queued
+  /// items. Parts of joins stay until TakeJoins takes them.
   std::vector<WorkItem> Close();
-  /// Drops the job's queued items and parts and lets IsCancelled answer true from now on.
+  /// Drops the job's queued items and parts. IsCancelled returns true for the job from now on.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
   /// Returns whether the job's work is to go on elsewhere if it can: after Close, or while
@@ -147,7 +159,7 @@ class RequestScheduler {
  private:
   using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
 
-  // Into the queue, or to the other branches.
+  // Puts the item into the queue, or to the other branches of its job.
   absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -15,29 +15,30 @@
 
 namespace onepiece::runtime {
 
-/// A bounded queue in front of one thread. Thread-safe.
+/// A bounded queue in front of one thread.
+///
+/// Threading: thread-safe.
 class ResultDeliver {
  public:
-  /// Sends one finished item and settles its fate (next hop, database, or a failed job); called on
-  /// the thread. Returns the item when nobody took it yet: it is tried again behind the others, so
-  /// that one job that has nowhere to go does not hold the rest up.
+  /// Sends one finished item and settles its fate: next hop, database, or a failed job. Called on
+  /// the thread. Returns the item when nobody took it yet. It is then retried behind the others, so
+  /// that a job that has nowhere to go does not hold up the rest.
   using Deliver = std::function<std::optional<FinishedWork>(FinishedWork)>;
 
   ResultDeliver(std::size_t max_queued, Deliver deliver, base::Clock& clock);
-  /// Close().
-  ~ResultDeliver();
+  ~ResultDeliver();  ///< Close().
   ResultDeliver(const ResultDeliver&) = delete;
   ResultDeliver& operator=(const ResultDeliver&) = delete;
 
-  /// Queues an item; waits for room, which is the backpressure on the worker. Never drops.
+  /// Queues an item. It waits for room, which is the backpressure on the worker. Never drops.
   void Submit(FinishedWork work);
-  /// Queues an item without waiting: one that the caller has held till now, so that no more is held
-  /// than before. Never drops.
+  /// Queues an item without waiting. The caller has held the item until now, so the instance does
+  /// not hold more than before. Never drops.
   void Add(FinishedWork work);
-  /// Delivers what is queued, then ends the thread. Nothing may be submitted from then on.
-  /// Idempotent; from one thread.
+  /// Delivers what is queued, then ends the thread. Nothing may be submitted afterwards.
+  /// Idempotent. Call it from one thread.
   void Close();
-  /// Items that are queued, being delivered, or waiting for room.
+  /// Returns how many items are queued, being delivered, or waiting for room.
   [[nodiscard]] std::size_t held() const;
 
  private:

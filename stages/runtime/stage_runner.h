@@ -1,5 +1,5 @@
-// Runs one stage on one job: input check, exceptions, deadline and cancellation. Shared by task
-// workers and fused mode, so that both treat a stage alike.
+// Runs one stage on one job, with the input check, exceptions, deadline and cancellation. Task
+// workers and fused mode share it, so that both treat a stage alike.
 #pragma once
 
 #include <functional>
@@ -12,26 +12,28 @@
 
 namespace onepiece::runtime {
 
-/// Reason of a run that RunOptions::hand_over ended.
+/// The reason of a run that RunOptions::hand_over ended.
 inline constexpr char kHandedOver[] = "HANDED_OVER";
 
 struct RunOptions {
   base::Clock* clock = &base::SystemClock();
-  /// Asked at every step boundary; may be empty.
+  /// Called at every step boundary; may be empty.
   std::function<bool()> cancelled;
-  /// Told of every step; may be empty.
+  /// Called with every step; may be empty.
   std::function<void(int step, int steps)> progress;
-  /// Asked at the step boundaries of a stage that can go on elsewhere: true ends the run there with
-  /// ABORTED kHandedOver. May be empty.
+  /// Called at the step boundaries of a stage that can go on elsewhere. When it returns true, the
+  /// run ends there with ABORTED (kHandedOver). May be empty.
   std::function<bool(int step)> hand_over;
-  /// Takes the state of a run that hand_over ended: with it among its inputs the stage goes on. Set
-  /// when hand_over is.
+  /// Takes the saved state of a run that hand_over ended. With this state among its inputs the
+  /// stage goes on from there. It must be set when hand_over is.
   std::vector<message::Artifact>* saved = nullptr;
 };
 
-/// Calls stage.Run for `message` (its deadline counts, its artifacts are the inputs) and checks
-/// that all declared inputs and outputs are there. A stage that throws gives INTERNAL with reason
-/// STAGE_FAILED. Blocks for the whole computation.
+/// Runs `stage` on the artifacts of `message`, until the deadline of its header. Checks that all
+/// declared inputs and outputs are there.
+///
+/// Blocking: for the whole computation.
+/// Errors: those of the stage; INTERNAL (STAGE_FAILED) when the stage throws.
 absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage,
                                                         const message::Message& message,
                                                         const RunOptions& options);

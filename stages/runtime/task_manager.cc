@@ -17,7 +17,7 @@ bool SameWorkers(const StageAssignment& a, const StageAssignment& b) {
          a.workers == b.workers;
 }
 
-// nullptr when the application is not of this assignment.
+// Returns nullptr when the assignment does not name the application.
 const std::string* ModelOf(const StageAssignment& assignment, const std::string& app) {
   const auto found = std::find_if(assignment.models.begin(), assignment.models.end(),
                                   [&](const AppModel& model) { return model.app == app; });
@@ -51,7 +51,7 @@ void TaskManager::Assign(const StageAssignment& assignment) {
     if (known && settled) status_.epoch = assignment.epoch;
   }
   if (known) {
-    // Nothing is loaded, so nothing else would say that the new epoch is served.
+    // Nothing is loaded, so no other report would say that the new epoch is served.
     if (settled) Report();
     return;
   }
@@ -87,7 +87,7 @@ void TaskManager::Restart(const StageAssignment& assignment) {
     const base::MutexLock lock(mutex_);
     generation = ++generation_;
   }
-  // Until all have ended, what they compute counts as before.
+  // Until all workers have ended, their work counts for the old assignment.
   for (TaskWorker* worker : Workers()) worker->RequestStop();
   for (TaskWorker* worker : Workers()) worker->Stop();
   std::vector<std::unique_ptr<TaskWorker>> old;

@@ -22,13 +22,13 @@ namespace onepiece::runtime {
 
 /// Which stage to serve, for whom, and how.
 struct StageAssignment {
-  std::string stage;   ///< Empty: none, the instance is idle.
+  std::string stage;   ///< Empty when the instance is idle.
   std::string plugin;  ///< Plug-in file without suffix.
-  /// How every model is loaded; its model_dir counts in fused mode only, where `models` is empty.
+  /// How every model is loaded. Its model_dir is used only in fused mode, where `models` is empty.
   sdk::LoadOptions load;
   std::vector<AppModel> models;  ///< Applications served, each once.
   int workers = 1;
-  std::uint64_t epoch = 0;  ///< Routing epoch that made it; says nothing about what is served.
+  std::uint64_t epoch = 0;  ///< The routing epoch of the assignment.
 };
 
 enum class TaskState : std::uint8_t { kIdle, kLoading, kServing, kFailed };
@@ -36,16 +36,19 @@ enum class TaskState : std::uint8_t { kIdle, kLoading, kServing, kFailed };
 /// What is served now.
 struct TaskStatus {
   TaskState state = TaskState::kIdle;
-  std::uint64_t epoch = 0;        ///< Of the assignment that the rest is about.
+  std::uint64_t epoch = 0;        ///< The epoch of the assignment that this status describes.
   std::vector<std::string> apps;  ///< kServing: applications whose models every worker has.
-  absl::Status error;             ///< Why applications are missing, or kFailed.
+  absl::Status error;             ///< Why applications are missing, or why the state is kFailed.
 };
 
-/// Thread-safe; calls of Assign and RetryFailed must not overlap.
+/// Runs the task workers of one instance.
+///
+/// Threading: thread-safe, but calls of Assign and RetryFailed must not overlap.
 class TaskManager {
  public:
   using StageSource = ModelStore::StageSource;
-  /// Told the latest status after every change, on the thread that made it, one call at a time.
+  /// Called with the latest status after every change, on the thread that made the change. Calls do
+  /// not overlap.
   using StatusChanged = std::function<void(const TaskStatus& status)>;
 
   /// Models of earlier assignments stay in memory up to `parked_bytes` (ModelStore).
@@ -53,15 +56,18 @@ class TaskManager {
               StatusChanged changed, base::Clock& clock, std::int64_t parked_bytes = 0);
   ~TaskManager();
 
-  /// Serves `assignment` from now on. Another stage, or other ways to load it: waits for items
-  /// being computed, unloads, then loads in the background. Other applications or models of the
-  /// same stage: only those models are unloaded and loaded, the others go on being served, and the
-  /// status stays that of the earlier assignment until all is loaded. The same assignment again
-  /// changes nothing but its epoch, unless loading some of it had failed.
+  /// Serves `assignment` from now on.
+  ///
+  /// For another stage, or another way to load it, this waits for items that are being computed,
+  /// unloads their models, and loads the new ones in the background. For other applications or
+  /// models of the same stage, only those models are unloaded and loaded. The others are served
+  /// meanwhile, and the status stays that of the earlier assignment until everything is loaded. The
+  /// same assignment changes only the epoch, unless some of its models could not be loaded.
   void Assign(const StageAssignment& assignment);
 
-  /// Tries again to load what could not be loaded, once its time has come: a second after the first
-  /// failure, doubled with every other up to a minute. Cheap otherwise: call it now and then.
+  /// Retries models that could not be loaded, when a retry is due: a second after the first
+  /// failure, then after twice the time, up to a minute. Otherwise it does nothing. Call it
+  /// periodically.
   void RetryFailed();
   /// Unloads the models of earlier assignments.
   void DropParked() { store_.DropParked(); }
@@ -69,21 +75,23 @@ class TaskManager {
 
   [[nodiscard]] TaskStatus status() const;
   [[nodiscard]] StageAssignment assignment() const;
-  /// Whether the assignment names this stage for this application.
+  /// Returns whether the assignment names this stage for this application.
   [[nodiscard]] bool IsAssigned(const std::string& stage, const std::string& app) const;
   [[nodiscard]] std::vector<base::Uid> running() const;
-  /// How long the work being computed has finished no step, at most.
+  /// Returns the longest time that running work has gone without finishing a step.
   [[nodiscard]] base::Duration no_progress() const;
-  /// Total computing time of all workers, past assignments and what runs now included.
+  /// Returns the total computing time of all workers. It includes past assignments and running
+  /// work.
   [[nodiscard]] base::Duration busy() const;
-  /// The numbers that the loaded stages export: those of the process as they are, the others added
-  /// up over workers and models. Counters never fall, whatever is unloaded.
+  /// Returns the metrics that the loaded stages export. Metrics of the process are returned as they
+  /// are; the others are summed over workers and models. Counters never fall, even when stages are
+  /// unloaded.
   [[nodiscard]] std::vector<sdk::StageMetric> Metrics();
 
  private:
-  // What a counter was, to go on from when it begins anew.
+  // Keeps a counter growing when a newly loaded stage starts counting at zero.
   struct Counted {
-    double before = 0, last = 0;
+    double before = 0, last = 0;  // The sum of earlier counts; the last value of this one.
   };
 
   void ChangeModels(const StageAssignment& assignment);
@@ -103,19 +111,19 @@ class TaskManager {
   mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(report_mutex_);
   TaskStatus status_ ABSL_GUARDED_BY(mutex_);
   StageAssignment assignment_ ABSL_GUARDED_BY(mutex_);
-  // Of the assignment: late reports of workers are ignored.
+  // The number of the assignment. Reports of workers about an earlier one are ignored.
   std::uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Workers that have not said how loading went.
+  // Workers that have not reported yet how loading went.
   int pending_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What those that have said can all serve.
+  // What all workers that have reported can serve.
   TaskWorker::Outcome gathered_ ABSL_GUARDED_BY(mutex_);
-  // Of loading this assignment, one after the other.
+  // Failed attempts in a row to load this assignment.
   int failures_ ABSL_GUARDED_BY(mutex_) = 0;
-  // After the last of them.
+  // When the next retry is due.
   base::MonotonicTime retry_at_ ABSL_GUARDED_BY(mutex_){};
   base::Duration past_busy_ ABSL_GUARDED_BY(mutex_){};
   std::vector<std::unique_ptr<TaskWorker>> workers_ ABSL_GUARDED_BY(mutex_);
-  // By stage and metric.
+  // Keyed by stage and metric.
   std::map<std::pair<std::string, std::string>, Counted> counted_ ABSL_GUARDED_BY(mutex_);
 };
 

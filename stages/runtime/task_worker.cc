@@ -11,8 +11,7 @@
 namespace onepiece::runtime {
 namespace {
 
-// How long Pop waits before it looks at the stop token again by itself; stopping does not depend on
-// it.
+// How long Pop waits at most. Stopping does not depend on it, since the stop token ends the wait.
 constexpr auto kIdleWait = std::chrono::seconds(10);
 
 bool Names(const std::vector<AppModel>& models, const std::string& model_dir) {
@@ -62,7 +61,8 @@ void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
     for (auto it = stages_.begin(); it != stages_.end();) {
       const auto next = std::next(it);
       if (!Names(models, it->first)) {
-        // Runs of one stage must not overlap, and another worker could get it: End releases it.
+        // A running stage is not released here: another worker could get it from the store, and
+        // runs of one stage must not overlap. End releases it.
         if (running_ && running_->stage == it->second.get()) {
           stages_.erase(it);
         } else {
@@ -75,7 +75,8 @@ void TaskWorker::Serve(std::vector<AppModel> models, std::uint64_t revision) {
     wanted_revision_ = revision;
   }
   for (auto& [model_dir, stage] : dropped) store_.Release(KeyOf(model_dir), std::move(stage));
-  changed_.NotifyAll();  // Only now: what is parked can make room for what is loaded.
+  // Notify only after the release: parked models can be dropped to make room for new ones.
+  changed_.NotifyAll();
 }
 
 std::optional<base::Uid> TaskWorker::running() const {
@@ -161,7 +162,7 @@ absl::Status TaskWorker::LoadModel(const std::string& model_dir) {
 void TaskWorker::ComputeMain(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
-      // Without any model nothing is taken: what is queued waits for the first.
+      // Without a model the worker takes no items, so they stay queued until one is loaded.
       base::MutexLock lock(mutex_);
       const auto has_model = [this]()
                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !stages_.empty(); };
@@ -199,7 +200,7 @@ void TaskWorker::Compute(WorkItem item) {
   const std::string app = item.message.header.app;
   std::shared_ptr<sdk::Stage> stage = Begin(item.message.header);
   if (stage == nullptr) {
-    // Queued before the instance was given this stage, or before the application's model is here.
+    // The item was queued before the instance got this stage, or its model is not loaded yet.
     events_.Finished({std::move(item), {}, WrongStage(), {}});
     return scheduler_.Done(app, std::nullopt);
   }
@@ -221,7 +222,7 @@ void TaskWorker::Compute(WorkItem item) {
       .hand_over = [&](int) { return scheduler_.HandsOver(item.message.header.uid); },
       .saved = &saved};
   auto outputs = RunStage(*stage, item.message, options);
-  // As when a model is loaded: what nobody computes with makes room.
+  // When memory runs out, parked models make room, as they do when a model is loaded.
   if (absl::IsResourceExhausted(outputs.status()) && store_.stats().parked > 0) {
     store_.DropParked();
     outputs = RunStage(*stage, item.message, options);

@@ -1,5 +1,5 @@
 // TaskWorker: computes the scheduler's items one after the other, each with the model of its
-// application, and loads models beside that.
+// application, and loads models at the same time.
 #pragma once
 
 #include <cstdint>
@@ -31,45 +31,49 @@ struct AppModel {
   friend bool operator==(const AppModel&, const AppModel&) = default;
 };
 
-/// Two threads: one computes, one loads. There is one loaded sdk::Stage for every distinct model
-/// folder. Destruction waits for the item that is being computed (it sees no cancellation, only its
-/// end) and for a model that is being loaded, then releases its models to the store.
+/// One thread computes and another loads. There is one loaded sdk::Stage for every distinct model
+/// folder.
+///
+/// Ownership: owns its threads and the loaded stages, which it releases to the store at its end.
+/// Blocking: destruction waits for the item that is being computed, without cancelling it, and for
+/// a model that is being loaded.
 class TaskWorker {
  public:
   struct Outcome {
-    std::uint64_t revision = 0;     ///< As Serve was told.
-    std::vector<std::string> apps;  ///< Those that can be served.
-    absl::Status error;             ///< Why the first of the others cannot.
+    std::uint64_t revision = 0;     ///< The revision that Serve was given.
+    std::vector<std::string> apps;  ///< The applications that can be served.
+    absl::Status error;             ///< Why the first of the others cannot be served.
   };
-  /// Told on the loading thread how a Serve went, unless a later one has taken its place.
+  /// Called on the loading thread with the outcome of a Serve, unless a later Serve replaced it.
   using Loaded = std::function<void(const Outcome&)>;
   /// Loaded stages by model folder.
   using Stages = std::map<std::string, std::shared_ptr<sdk::Stage>>;
 
-  /// `key` says everything but the model folder. `store`, `scheduler` and `events` outlive the
-  /// worker.
+  /// `key` names everything but the model folder. `store`, `scheduler` and `events` must outlive
+  /// the worker.
   TaskWorker(ModelKey key, ModelStore& store, RequestScheduler& scheduler, WorkEvents& events,
              Loaded loaded, base::Clock& clock);
   ~TaskWorker();
   TaskWorker(const TaskWorker&) = delete;
   TaskWorker& operator=(const TaskWorker&) = delete;
 
-  /// Serves these applications from now on: models that none of them has go to the store
-  /// (the item being computed with one is finished), those that are missing are loaded; the others
-  /// go on being served. Never waits for loading.
+  /// Serves these applications from now on. Models that none of them uses are released to the
+  /// store, once the item that is being computed with them has ended. Missing models are loaded,
+  /// and the others are served meanwhile. Never waits for loading.
   void Serve(std::vector<AppModel> models, std::uint64_t revision);
   /// Asks both threads to end after what they are doing.
   void RequestStop();
-  /// RequestStop(), and waits until they have. From one thread; Serve may not be called any more.
+  /// Does RequestStop() and waits until both threads have ended. Call it from one thread. Serve
+  /// must not be called afterwards.
   void Stop();
-  /// The job being computed now.
+  /// Returns the job that is being computed.
   [[nodiscard]] std::optional<base::Uid> running() const;
-  /// How long the job being computed has finished no step; zero when there is none.
+  /// Returns how long the running job has gone without finishing a step; zero without a job.
   [[nodiscard]] base::Duration no_progress() const;
-  /// Total time spent in Stage::Run, that of the item being computed included.
+  /// Returns the total time spent in Stage::Run. It includes the running job.
   [[nodiscard]] base::Duration busy() const;
-  /// A stage that is held here is not unloaded, whatever the worker does with it. Only its
-  /// Metrics() may be called.
+  /// Returns the loaded stages. As long as the caller holds a stage, it is not unloaded. The caller
+  /// may only call its Metrics().
   [[nodiscard]] Stages stages() const;
 
  private:
@@ -82,17 +86,19 @@ class TaskWorker {
   };
 
   void LoadMain(const std::stop_token& stop);
-  // One round over what is wanted; nullopt when something else is wanted before the end.
+  // Loads the wanted models that are missing. Returns nullopt when other models are wanted before
+  // it is done.
   std::optional<Outcome> LoadMissing(const std::vector<AppModel>& models, std::uint64_t revision,
                                      const std::stop_token& stop);
-  // Its status. The loaded model is kept when it is still wanted.
+  // Loads a model, and keeps it if it is still wanted.
   absl::Status LoadModel(const std::string& model_dir);
   ModelKey KeyOf(const std::string& model_dir) const;
   void ComputeMain(const std::stop_token& stop);
   void Compute(WorkItem item);
-  // The stage for an item, marked as running; nullptr when this is not the place for it.
+  // Returns the stage for an item and marks it as running; nullptr when this worker does not serve
+  // the item.
   std::shared_ptr<sdk::Stage> Begin(const message::Header& header);
-  // The computation with it is over after so long: what Serve could not release goes now.
+  // Ends a computation that took `compute`. Releases the stage if Serve dropped it meanwhile.
   void End(std::shared_ptr<sdk::Stage> stage, base::Duration compute);
 
   const ModelKey key_;
@@ -108,8 +114,8 @@ class TaskWorker {
   std::uint64_t done_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   Stages stages_ ABSL_GUARDED_BY(mutex_);
   std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);
-  base::Duration busy_ ABSL_GUARDED_BY(mutex_){};  // Of finished items.
-  // Last: they start when everything else is there.
+  base::Duration busy_ ABSL_GUARDED_BY(mutex_){};  // The computing time of finished items.
+  // Declared last: the threads use everything above.
   std::jthread loader_;
   std::jthread computer_;
 };

@@ -1,4 +1,4 @@
-// What moves through an instance: work that came in, and what became of it.
+// The work that moves through an instance, before and after it is computed.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,27 @@ namespace onepiece::runtime {
 /// One job's input of one stage, copied out of the ring.
 struct WorkItem {
   message::Message message;
-  base::WallTime arrival_time{};  ///< When the copy out was done.
-  /// What `message` was joined from, for sending it on; it shares their artifacts. Empty when it
-  /// came as it is.
+  base::WallTime arrival_time{};  ///< When the message had been copied out of the ring.
+  /// The messages that `message` was joined from, for sending them on. They share artifacts with
+  /// it. Empty when `message` was not joined.
   std::vector<message::Message> parts;
 };
 
-/// Sum of the item's artifacts.
+/// Returns the size of the item's artifacts.
 inline std::size_t BytesOf(const WorkItem& item) {
   std::size_t bytes = 0;
   for (const message::Artifact& artifact : item.message.artifacts) bytes += artifact.data.size();
   return bytes;
 }
 
-/// Where the item's time went in this instance.
+/// How an item's time was spent.
 struct WorkTiming {
-  base::Duration transfer{};  ///< Sender's encoding to arrival here.
-  base::Duration queued{};    ///< Arrival to start.
-  base::Duration compute{};   ///< Start to end of Stage::Run.
+  base::Duration transfer{};  ///< From the sender's encoding to the arrival here.
+  base::Duration queued{};    ///< From the arrival to the start.
+  base::Duration compute{};   ///< From the start to the end of Stage::Run.
 };
 
-/// An item whose stage has run, or could not.
+/// An item whose stage has run, or could not run.
 struct FinishedWork {
   WorkItem item;
   WorkTiming timing;
@@ -44,16 +44,16 @@ struct FinishedWork {
   std::set<std::string> delivered;  ///< Next stages that have the outputs already.
 };
 
-/// Reason of FinishedWork whose stage this instance does not serve, or whose branches meet
-/// elsewhere: nothing was computed, it belongs elsewhere.
+/// The reason of FinishedWork that belongs elsewhere: this instance does not serve its stage, or
+/// its branches meet at another instance. Nothing was computed.
 inline constexpr char kWrongStage[] = "WRONG_STAGE";
 inline absl::Status WrongStage() {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, kWrongStage,
                          "this instance serves another stage");
 }
 
-/// Lets the work go on from `saved` (StageContext::Checkpoint), which replaces what an earlier run
-/// saved.
+/// Adds `saved` (StageContext::Checkpoint) to the item's inputs, so that its work goes on from
+/// there. It replaces what an earlier run saved.
 inline void AddSaved(WorkItem& item, const std::vector<message::Artifact>& saved) {
   const auto add = [&saved](std::vector<message::Artifact>& artifacts, bool here) {
     std::erase_if(artifacts, [&](const message::Artifact& artifact) {
@@ -62,12 +62,12 @@ inline void AddSaved(WorkItem& item, const std::vector<message::Artifact>& saved
     if (here) artifacts.insert(artifacts.end(), saved.begin(), saved.end());
   };
   add(item.message.artifacts, true);
-  // What is joined again elsewhere finds it with one of the parts.
+  // A join elsewhere must find the saved state too, so one of the parts carries it.
   for (message::Message& part : item.parts) add(part.artifacts, &part == &item.parts.front());
 }
 
-/// Told what happens to items. Called on worker threads, one call at a time for each item; must not
-/// block long.
+/// Receives the events of items. It is called on worker threads, one call at a time for each item,
+/// and must not block for long.
 class WorkEvents {
  public:
   virtual ~WorkEvents() = default;

@@ -7,7 +7,7 @@
 
 namespace onepiece::sdk {
 
-/// N of "cuda:N", 0 to 127; nullopt for every other text.
+/// Returns the N of "cuda:N", from 0 to 127, and nullopt for every other text.
 inline std::optional<int> CudaIndex(std::string_view device) {
   constexpr std::string_view kPrefix = "cuda:";
   if (!device.starts_with(kPrefix)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Tools that a plug-in offers for its model files: what `onepiece verify` and `onepiece inspect`
-// call.
+// Tools that a plug-in offers for its model files. `onepiece verify` and `onepiece inspect` call
+// them.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace onepiece::sdk {
 
-/// One recorded output against what this build computed.
+/// The difference between one recorded output and the output of this build.
 struct OutputError {
   std::string name;
   double error = 0;      ///< ‖out − ref‖ / ‖ref‖, unless `metric` says otherwise.
-  double tolerance = 0;  ///< Largest error that passes.
+  double tolerance = 0;  ///< The largest error that passes.
   std::string metric = "relative_error";
 };
 
 struct VerifyReport {
   std::string component;             ///< Class name, "scheduler", or "reference".
-  std::vector<OutputError> outputs;  ///< Those compared, in file order.
-  int total = 0;                     ///< Outputs recorded in the file.
+  std::vector<OutputError> outputs;  ///< The compared outputs, in file order.
+  int total = 0;                     ///< The number of outputs in the file.
   std::vector<std::string> skipped;  ///< Recorded outputs that were not compared.
-  /// Every recorded output was compared and lies within its tolerance.
+  /// Returns whether every recorded output was compared and lies within its tolerance.
   [[nodiscard]] bool ok() const {
     if (static_cast<int>(outputs.size()) != total || total == 0) return false;
     for (const auto& output : outputs) {
-      if (!(output.error <= output.tolerance)) return false;  // Not a NaN either.
+      if (!(output.error <= output.tolerance)) return false;  // A NaN fails too.
     }
     return true;
   }
@@ -41,7 +41,7 @@ struct TensorGroup {
 struct ComponentReport {
   std::string name;        ///< Folder name: "transformer".
   std::string class_name;  ///< From config.json.
-  std::string stage;       ///< Stage that loads it, empty when none does.
+  std::string stage;       ///< The stage that loads it; empty when none does.
   std::vector<TensorGroup> weights;
 };
 
@@ -60,10 +60,10 @@ struct InspectReport {
       problems;  ///< Files, names or shapes that do not fit the config, or `expect`.
 };
 
-/// What a plug-in says to a model: is it of its family?
+/// Whether a model belongs to a plug-in's family.
 enum class ModelClaim {
   kNotMine,  ///< The files name another family.
-  kUnclear,  ///< They name none, or cannot be read: the tools say what is wrong with them.
+  kUnclear,  ///< They name none or cannot be read. The tools report what is wrong with them.
   kMine,
 };
 
@@ -71,9 +71,9 @@ enum class ModelClaim {
 class ModelTools {
  public:
   virtual ~ModelTools() = default;
-  /// To the model or component in `dir`, or where `dir` is empty to the component that the file
-  /// `expect` lists (as Inspect has it). Reads small JSON files only. The other functions are
-  /// called for what is not kNotMine.
+  /// Returns whether the model or component in `dir` belongs to the plug-in's family. If `dir` is
+  /// empty, the question is about the component that the file `expect` lists (see Inspect). Reads
+  /// only small JSON files. The other functions are not called for a model that is kNotMine.
   [[nodiscard]] virtual ModelClaim Claim(const std::string& dir,
                                          const std::string& expect) const = 0;
   /// Runs the component in `dir` on the inputs recorded in its io.safetensors. `device`: "cpu" or
@@ -84,14 +84,14 @@ class ModelTools {
   virtual absl::StatusOr<VerifyReport> VerifyReference(const std::string& model_dir,
                                                        const std::string& reference, int threads,
                                                        const std::string& device) const = 0;
-  /// Reads headers only, never weights. `expect`, unless empty, is a file that lists the config and
-  /// the tensors of a published component (resources/models/published): then the folder's component
-  /// of that class, or without a folder what this build asks of such a checkpoint, is held against
-  /// it. One of the two may be empty.
+  /// Describes a model. It reads only headers, never weights. `expect`, unless empty, is a file
+  /// that lists the config and the tensors of a published component (resources/models/published).
+  /// The list is compared with the folder's component of that class, or without a folder with what
+  /// this build requires of such a checkpoint. One of the two may be empty.
   virtual absl::StatusOr<InspectReport> Inspect(const std::string& dir,
                                                 const std::string& expect) const = 0;
-  /// Of the component in `dir`: stages of one process hold components of the same hash once. Reads
-  /// every byte.
+  /// Returns the hash of the component in `dir`. The stages of one process hold components with the
+  /// same hash only once. Reads every byte.
   virtual absl::StatusOr<std::string> ContentHash(const std::string& dir) const = 0;
 };
 

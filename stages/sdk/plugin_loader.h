@@ -15,10 +15,10 @@ namespace onepiece::sdk {
 
 /// The plug-ins that a process has loaded.
 ///
-/// Ownership: Plug-ins are never unloaded: libraries below them keep thread-local state. Stages
-/// made by Create and pointers from here may therefore outlive the loader.
-/// Threading: Load on one thread; then the const methods are thread-safe.
-/// Blocking: Loading reads files and runs the plug-ins' static initialisers.
+/// Ownership: plug-ins are never unloaded, because libraries below them keep thread-local state.
+/// Stages that Create made, and pointers from here, may therefore outlive the loader.
+/// Threading: load on one thread. Afterwards the const methods are thread-safe.
+/// Blocking: loading reads files and runs the plug-ins' static initialisers.
 class PluginLoader {
  public:
   struct LoadedPlugin {
@@ -26,26 +26,31 @@ class PluginLoader {
     const Plugin* plugin = nullptr;
   };
 
-  /// $ONEPIECE_PLUGIN_DIR, else ../lib/onepiece/stages beside the folder of the running program.
+  /// Returns $ONEPIECE_PLUGIN_DIR, or else ../lib/onepiece/stages beside the folder of the running
+  /// program.
   static std::string DefaultDirectory();
 
   /// Loads one file.
+  ///
   /// Errors: NOT_FOUND (no such file), FAILED_PRECONDITION (not loadable, no entry point, another
   /// ABI), ALREADY_EXISTS (one of its stages is loaded already).
   absl::Status LoadFile(const std::string& path);
-  /// Loads every *.so of a folder in the order of their names and stops at the first error.
-  /// Errors: as LoadFile; NOT_FOUND also when there is no plug-in in the folder.
+  /// Loads every *.so of a folder in the order of their names, and stops at the first error.
+  ///
+  /// Errors: those of LoadFile; NOT_FOUND also when the folder has no plug-in.
   absl::Status LoadDirectory(const std::string& directory);
 
   [[nodiscard]] const std::vector<LoadedPlugin>& plugins() const { return plugins_; }
-  /// Errors: NOT_FOUND (names the stages that there are).
-  [[nodiscard]] absl::StatusOr<std::unique_ptr<Stage>> Create(std::string_view stage) const;
-  /// Asks every plug-in that has tools (ModelTools::Claim, whose arguments these are) and returns
-  /// the tools of the first one whose family the model is of, or else of the first one to which it
-  /// is unclear.
+  /// Makes a stage.
   ///
-  /// Errors: NOT_FOUND TOOLS_NOT_FOUND (no plug-in has any); UNIMPLEMENTED UNKNOWN_MODEL (all
-  /// answer kNotMine; names those asked).
+  /// Errors: NOT_FOUND; the message names the stages that exist.
+  [[nodiscard]] absl::StatusOr<std::unique_ptr<Stage>> Create(std::string_view stage) const;
+  /// Returns the tools for a model. It passes its arguments to ModelTools::Claim of every plug-in
+  /// that has tools, and returns the first tools that answer kMine, or else the first that answer
+  /// kUnclear.
+  ///
+  /// Errors: NOT_FOUND (TOOLS_NOT_FOUND: no plug-in has tools), UNIMPLEMENTED (UNKNOWN_MODEL: all
+  /// answer kNotMine; the message names the plug-ins).
   [[nodiscard]] absl::StatusOr<const ModelTools*> ToolsFor(const std::string& dir,
                                                            const std::string& expect) const;
 

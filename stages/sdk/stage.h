@@ -1,4 +1,4 @@
-// What a stage author includes: Stage, StageContext and the plug-in entry point
+// The header that a stage author includes: Stage, StageContext and the plug-in entry point
 // (docs/stage-authors.md).
 //
 // A stage is one step of a workflow. The runtime loads it from a shared object in
@@ -23,7 +23,8 @@ namespace onepiece::sdk {
 using message::Artifact;
 using message::Parameters;
 
-/// What a stage takes and makes; shown by tools and checked when a workflow is put together.
+/// The inputs, outputs and parameters of a stage. Tools show them, and they are checked when a
+/// workflow is put together.
 struct StageInfo {
   std::string name;  ///< "vae_decode"
   std::string description;
@@ -33,87 +34,97 @@ struct StageInfo {
   std::vector<std::string> parameters;       ///< Job parameters that Run reads.
 };
 
-/// Where and with what a stage is loaded.
+/// The device and the model that a stage is loaded with.
 struct LoadOptions {
   std::string device = "cpu";  ///< "cpu" or "cuda:N".
   std::string model_dir;       ///< Model folder; empty for stages without weights.
-  int threads = 1;  ///< Intra-op threads. Sums differ with the count, so it is always set.
-  std::string precision = "f32";  ///< "f32", "bf16" or "f16": what products are computed in.
+  int threads = 1;  ///< Intra-op threads. It is always set, because sums depend on the count.
+  std::string precision = "f32";  ///< The precision of products: "f32", "bf16" or "f16".
 };
 
-/// A number that a stage exports: becomes onepiece_stage_NAME on the instance's metrics endpoint.
+/// A number that a stage exports. It becomes onepiece_stage_NAME on the instance's metrics
+/// endpoint.
 struct StageMetric {
-  std::string name;  ///< "conditioning_cache_hits_total"; lower case, unit at the end.
+  std::string name;  ///< "conditioning_cache_hits_total"; lower case, with the unit at the end.
   std::string help;
-  bool counter = false;  ///< Only grows; the name ends in _total. Else a gauge.
-  /// A number of the whole process, the same from every object of the stage. Else of this object
-  /// alone: those of an instance's workers are added up.
+  bool counter = false;  ///< A counter only grows and its name ends in _total. Otherwise a gauge.
+  /// True for a number of the whole process, which every object of the stage reports alike. Other
+  /// numbers belong to one object, and those of an instance's workers are summed.
   bool of_process = false;
   double value = 0;
 };
 
-/// What a running stage may ask of the runtime. Valid for one call of Run, on the calling thread
-/// and any threads that Run joins before it returns.
+/// The runtime, as a running stage sees it. It is valid during one call of Run, on the calling
+/// thread and on threads that Run joins before it returns.
 class StageContext {
  public:
   virtual ~StageContext() = default;
   [[nodiscard]] virtual const base::Uid& uid() const = 0;
-  /// Validated against the application's schema; defaults are filled in.
+  /// Returns the job's parameters. They are valid by the application's schema, and defaults are
+  /// filled in.
   [[nodiscard]] virtual const Parameters& parameters() const = 0;
-  /// Says that step `step` of `steps` is done (1-based) and asks whether to go on: CANCELLED or
-  /// DEADLINE_EXCEEDED mean that Run shall return that status soon. Cheap; call it at every step
-  /// boundary.
+  /// Reports that step `step` of `steps` is done (from 1), and returns whether to go on. After
+  /// CANCELLED or DEADLINE_EXCEEDED, Run must return that status soon. It is cheap: call it at
+  /// every step boundary.
   [[nodiscard]] virtual absl::Status Progress(int step, int steps) = 0;
   /// Makes the artifacts from which the computation can go on.
   using SaveState = std::function<absl::StatusOr<std::vector<Artifact>>()>;
-  /// Progress for a stage that can go on later from here: the runtime may call `save`, during this
-  /// call only. When it wants the work done elsewhere it answers ABORTED, and Run shall return
-  /// that. A later Run of the same job, in any process, then finds the saved artifacts among its
-  /// inputs.
+  /// Does what Progress does, for a stage that can resume from this step. The runtime may call
+  /// `save`, but only during this call. When the work is to go on elsewhere it returns ABORTED, and
+  /// Run must return that status. A later Run of the same job, in any process, then finds the saved
+  /// artifacts among its inputs.
   [[nodiscard]] virtual absl::Status Checkpoint(int step, int steps, const SaveState& save) {
     (void)save;
     return Progress(step, steps);
   }
 };
 
-/// One stage of a workflow, loaded with one model. Calls never overlap, Metrics aside, but come
-/// from several threads: an instance loads one model while it computes with another.
+/// One stage of a workflow, loaded with one model.
+///
+/// Threading: calls come from several threads, because an instance loads one model while it
+/// computes with another. They never overlap, except those of Metrics.
 class Stage {
  public:
   virtual ~Stage() = default;
   [[nodiscard]] virtual StageInfo Info() const = 0;
-  /// Loads weights.
-  /// Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit), RESOURCE_EXHAUSTED (memory).
+  /// Loads the weights.
+  ///
+  /// Errors: NOT_FOUND, INVALID_ARGUMENT (the files do not fit the stage), RESOURCE_EXHAUSTED (too
+  /// little memory).
   virtual absl::Status Load(const LoadOptions& options) = 0;
-  /// Computes one job. The runtime has checked that every input of Info() is present. Inputs are
-  /// immutable views; outputs own or share their bytes.
+  /// Computes one job. The runtime has checked that every input of Info() is present.
+  ///
+  /// Ownership: inputs are immutable views. Outputs own or share their bytes.
   /// Errors: INVALID_ARGUMENT (bad input), CANCELLED, DEADLINE_EXCEEDED, INTERNAL.
   virtual absl::StatusOr<std::vector<Artifact>> Run(StageContext& context,
                                                     const std::vector<Artifact>& inputs) = 0;
-  /// Gives memory back. The stage may be loaded again.
+  /// Releases memory. The stage may be loaded again.
   virtual void Unload() = 0;
-  /// The stage's own numbers. Called on any thread between Load and Unload, also during Run.
+  /// Returns the stage's own metrics. It is called on any thread between Load and Unload, also
+  /// during Run.
   [[nodiscard]] virtual std::vector<StageMetric> Metrics() const { return {}; }
 };
 
 class ModelTools;  // stages/sdk/model_tools.h
 
-/// What a plug-in file offers. One static object; thread-safe.
+/// The contents of a plug-in file. It is one static object, and thread-safe.
 class Plugin {
  public:
   virtual ~Plugin() = default;
   [[nodiscard]] virtual std::vector<StageInfo> Stages() const = 0;
-  /// nullptr when the plug-in has no stage of that name.
+  /// Returns nullptr when the plug-in has no stage of that name.
   [[nodiscard]] virtual std::unique_ptr<Stage> Create(std::string_view stage) const = 0;
-  /// Tools for this plug-in's model files (verify, inspect), or nullptr.
+  /// Returns the tools for this plug-in's model files (verify, inspect), or nullptr.
   [[nodiscard]] virtual const ModelTools* model_tools() const { return nullptr; }
 };
 
-/// Grows whenever anything in this header or in model_tools.h changes its binary form.
+/// The version of the binary interface. It grows whenever the binary form of anything in this
+/// header or in model_tools.h changes.
 inline constexpr int kPluginAbi = 3;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
-/// What the entry point returns. The runtime refuses another ABI number before it touches `plugin`.
+/// The value that the entry point returns. The runtime checks the ABI number before it touches
+/// `plugin`.
 struct PluginEntry {
   int abi = kPluginAbi;
   const Plugin* plugin = nullptr;

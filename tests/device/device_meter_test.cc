@@ -44,7 +44,7 @@ class DeviceMeterTest : public QObject {
     const DeviceReading reading = meter.Read();
     QCOMPARE(reading.sm_active.value(), 0.375);
     QCOMPARE(reading.kernel_active.value(), 1.0);
-    // What could not be told of two samples stays as it was.
+    // A number that two samples do not give stays as it was.
     numbers_->active_percent = std::numeric_limits<double>::quiet_NaN();
     QCOMPARE(meter.Read().sm_active.value(), 0.375);
     for (int i = 0; i < 10; ++i) (void)meter.Read();
@@ -78,7 +78,7 @@ class DeviceMeterTest : public QObject {
     QCOMPARE(reading.power_w.value(), 312.5);
     QCOMPARE(reading.power_limit_w.value(), 700.0);
     QCOMPARE(reading.temperature_c.value(), 61.0);
-    // Not supported is not zero.
+    // An unsupported number is absent, not zero.
     numbers_->result = 3;  // NVML_ERROR_NOT_SUPPORTED
     reading = meter.Read();
     QVERIFY(!reading.memory_bytes && !reading.memory_used_bytes && !reading.power_w);

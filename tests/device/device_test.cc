@@ -1,4 +1,4 @@
-// Runs with and without a device: without one it must say so, and change nothing.
+// Runs with and without a device. Without one, the functions must say so and change nothing.
 #include "stages/device/device.h"
 
 #include <QtTest>
@@ -10,7 +10,7 @@
 namespace onepiece::device {
 namespace {
 
-/// What every function says where there is no device, or no CUDA in the build.
+/// Returns the reason of every function without a device, or without CUDA in the build.
 void CheckRefusal(const absl::Status& status) {
   QVERIFY(!status.ok());
   const std::string reason = base::GetReason(status).reason;

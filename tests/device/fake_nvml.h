@@ -1,19 +1,19 @@
-// What the fake NVML library (fake_nvml.cc) answers with; a test that has loaded it sets the
-// numbers.
+// The numbers that the fake NVML library (fake_nvml.cc) returns. A test that has loaded the library
+// sets them.
 #pragma once
 
 namespace onepiece::device {
 
 struct FakeNvmlNumbers {
   unsigned counts_multiprocessors = 0;
-  double active_percent = 0;  // Of the multiprocessors, between any two samples.
+  double active_percent = 0;  // Activity of the multiprocessors between any two samples.
   unsigned kernel_percent = 0;
   int sessions = 0;
   int samples = 0;
   unsigned memory_percent = 0;
   unsigned long long total_bytes = 0, used_bytes = 0;
   unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
-  int result = 0;  // Of memory, power and temperature.
+  int result = 0;  // The return value of the memory, power and temperature functions.
 };
 
 }  // namespace onepiece::device

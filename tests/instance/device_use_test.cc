@@ -19,7 +19,7 @@ class DeviceUseTest : public QObject {
     const node::BlockPool::Block block = pool->Take(1 << 20);
     QCOMPARE(block.bytes.size(), std::size_t{1 << 20});
     block.bytes.back() = std::byte{1};
-    // Twice the same: pinned where there is a device, else neither.
+    // Both calls give the same: pinned memory where there is a device, and none elsewhere.
     std::vector<std::byte> memory(1 << 20);
     QCOMPARE(hook(memory) != nullptr, device::DeviceMemory(0).ok());
   }

@@ -16,12 +16,12 @@ class DrainTest : public QObject {
     QVERIFY(!drain.active());
     QVERIFY(!drain.orders().pass_on);
     drain.Begin(7);
-    QVERIFY(!drain.orders().pass_on);  // Nobody has looked whether others serve the stage.
+    QVERIFY(!drain.orders().pass_on);  // It is not known yet whether others serve the stage.
     drain.Look(3, true);
     QVERIFY(drain.orders().pass_on);
     QVERIFY(!drain.orders().hand_over);
     clock.Advance(std::chrono::milliseconds(29'999));
-    drain.Begin(8);  // The same drain by a later epoch: its time goes on.
+    drain.Begin(8);  // The same drain under a later epoch: its time goes on.
     QVERIFY(!drain.orders().hand_over);
     clock.Advance(std::chrono::milliseconds(1));
     QVERIFY(drain.orders().hand_over);
@@ -61,7 +61,7 @@ class DrainTest : public QObject {
     QCOMPARE(drain.drained().value_or(0), std::uint64_t{9});
     drain.End();
     QVERIFY(!drain.drained().has_value());
-    drain.Begin(10);  // Another drain begins anew.
+    drain.Begin(10);  // A new drain starts from zero.
     QVERIFY(!drain.drained().has_value());
   }
 };

@@ -27,7 +27,7 @@ class GateStage final : public sdk::Stage {
   absl::StatusOr<std::vector<sdk::Artifact>> Run(sdk::StageContext& context,
                                                  const std::vector<sdk::Artifact>&) override {
     base::MutexLock lock(mutex);
-    // A step takes a millisecond. Until the job's deadline at the latest.
+    // A step takes a millisecond. The job's deadline ends the steps at the latest.
     const auto opened = []() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return is_open; };
     for (int step = 1; !changed.WaitFor(lock, std::chrono::milliseconds(1), opened); ++step) {
       const auto save = [step] {

@@ -1,4 +1,4 @@
-// Idle work: runs as the lowest of the low, gives the instance back in time, starts again.
+// Idle work: it runs with the lowest priority, gives the instance back in time, and restarts.
 #include "stages/instance/idle_work.h"
 
 #include <sched.h>
@@ -24,7 +24,7 @@ using testing::Eventually;
 
 constexpr auto kSoon = seconds(20);
 constexpr char kObeys[] = "echo started; exec sleep 1000";
-// A shell that SIGTERM does not end, and its child, which has the same group.
+// A shell that ignores SIGTERM, and its child in the same process group.
 constexpr char kIgnores[] =
     "trap '' TERM; sleep 1000 & echo started; while true; do sleep 1000; done";
 
@@ -78,7 +78,7 @@ class IdleWorkTest : public QObject {
     if (!obeys) QVERIFY(took >= LowPriorityChild::kTermLimit);
     QCOMPARE(work.status(), std::string());
     QVERIFY(::kill(pid, 0) != 0);
-    // Nor is anything left of its group.
+    // Nothing is left of its group either.
     QVERIFY(Eventually(kSoon, [&] { return ::kill(-pid, 0) != 0; }));
     work.Stop();
   }
@@ -132,7 +132,7 @@ class IdleWorkTest : public QObject {
     QCOMPARE(work.status(), std::string("sh is done"));
     QCOMPARE(Runs(), 1);
     work.Stop();
-    work.Start();  // Another time of idleness.
+    work.Start();  // The instance is idle again.
     QVERIFY(Eventually(kSoon, [&] { return Runs() == 2; }));
   }
 
@@ -183,7 +183,7 @@ class IdleWorkTest : public QObject {
     QVERIFY(pid > 0 && ::kill(pid, 0) == 0);
     ::kill(parent, SIGKILL);
     ::waitpid(parent, nullptr, 0);
-    // Whoever reaps orphans here may leave it a zombie.
+    // The process that reaps orphans here may leave it a zombie.
     QVERIFY(Eventually(kSoon, [&] {
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       std::string number, name, state;

@@ -1,4 +1,4 @@
-// One real instance between a NodeManager, a database and another instance that the test plays.
+// One real instance. The test plays its NodeManager, its database and another instance.
 #include "stages/instance/instance.h"
 
 #include <dlfcn.h>
@@ -94,7 +94,7 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
       return std::ranges::count(failures_, reason) == 1;
     });
   }
-  /// Job records take nothing until it is told otherwise.
+  /// While `hold` is true, UpdateJob does not return.
   void HoldUpdates(bool hold) {
     const base::MutexLock lock(mutex_);
     updates_wait_ = hold;
@@ -233,7 +233,7 @@ struct Fixture {
       return report.state() == v1::Node::READY && report.routing_epoch() == 2;
     });
   }
-  /// A job of the stage, or what stage `from` has made for it.
+  /// Sends a job to the stage, or the output of stage `from` for it.
   base::Uid Send(const std::string& from = "") {
     message::Message message;
     message.header.uid = base::Uid::GenerateRandom();
@@ -246,7 +246,7 @@ struct Fixture {
     if (!sent.ok()) qFatal("%s", base::Message(sent.status()).c_str());
     return message.header.uid;
   }
-  /// Until the other instance's ring takes nothing more.
+  /// Fills the other instance's ring until it takes nothing more.
   void FillOther() {
     message::Message message;
     message.header.deadline = base::SystemClock().WallNow() + kSoon;
@@ -258,7 +258,7 @@ struct Fixture {
       sent = sender->Deliver(message, target, base::SystemClock().Now() + kSoon).status();
     }
   }
-  /// Header of what comes to the other instance next.
+  /// Returns the header of the next message that comes to the other instance.
   message::Header Came() {
     const auto received = other->Receive(base::SystemClock().Now() + kSoon);
     return received.ok() ? received->message.header : message::Header();
@@ -313,7 +313,8 @@ class InstanceTest : public QObject {
     QVERIFY(passed.uid == queued);
     QCOMPARE(passed.stage, std::string("gate"));
     QCOMPARE(passed.attempt, std::uint32_t{1});
-    // What comes by an old table follows, and the instance says that it is not done.
+    // A message from a sender with an old table is passed on too, and the instance does not report
+    // that it is drained.
     const base::Uid late = f.Send();
     QVERIFY(f.Came().uid == late);
     QVERIFY(f.cluster.WaitReport([](const auto& report) {
@@ -444,7 +445,7 @@ class InstanceTest : public QObject {
     QCOMPARE(f.cluster.failures(), std::size_t{0});
   }
 
-  // The successor's ring is full, so that each delivery takes a second; reports go on.
+  // The successor's ring is full, so each delivery takes a second. Reports go on meanwhile.
   void Leave_WhileAResultFindsNoTaker_ReportsUntilTheEnd() {
     Fixture f;
     open_(true);
@@ -501,7 +502,7 @@ class InstanceTest : public QObject {
     QVERIFY(f.cluster.WaitReport(rests(4)));
   }
 
-  // The old set's records are slow: it has nothing left, and cannot go yet.
+  // The old set's records are slow, so the instance holds nothing but cannot leave the set yet.
   void AnotherSet_IsNotSaidToBeServedBeforeItIs() {
     Fixture f;
     QVERIFY(f.Serve());
@@ -516,7 +517,7 @@ class InstanceTest : public QObject {
     std::set<std::int64_t> empty;  // When it held nothing.
     QVERIFY(f.cluster.WaitReport([&](const auto& report) {
       if (report.load().held_jobs() == 0) empty.insert(report.load().sample_unix_ms());
-      return empty.size() >= 10;  // Half a second: it has looked several times.
+      return empty.size() >= 10;  // Half a second, in which the instance has looked several times.
     }));
     f.cluster.HoldUpdates(false);
     QVERIFY(f.cluster.WaitReport([](const auto& report) {

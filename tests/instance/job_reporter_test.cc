@@ -25,8 +25,8 @@ v1::UpdateJobRequest Failed() {
   return request;
 }
 
-// A database that records what it is told and can be made to be away, or to say that a job has
-// ended.
+// A database that records its updates. A test can make it unavailable, or let it answer that a job
+// has ended.
 class FakeDatabase {
  public:
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request) {

@@ -1,4 +1,4 @@
-// A result on its way into a real database.
+// Sends results into a real database.
 #include "stages/instance/result_delivery.h"
 
 #include <QtTest>

@@ -66,7 +66,7 @@ class WorkCountsTest : public QObject {
     QCOMPARE(a.jobs(), std::uint64_t{2});
     QCOMPARE(a.units(), 15.0);
     QCOMPARE(a.compute_s(),
-             6.0);  // What was handed over is part of a job's cost; failures are not.
+             6.0);  // Handed-over work is part of the cost of jobs; failures are not.
     QCOMPARE(a.compute_squares_s2(), 14.0);
     QCOMPARE(a.queued_s(), 4.0);
     QCOMPARE(a.transfer_s(), 2.0);

@@ -53,7 +53,7 @@ class JoinTest : public QObject {
     const auto work = table.Add(last, kBoth);
     QVERIFY(work.ok() && work->has_value());
     const WorkItem& item = **work;
-    // In the order in which the stage names them, whoever came first.
+    // The order is that in which the stage names its predecessors, not that of arrival.
     QCOMPARE(item.message.artifacts.size(), std::size_t{2});
     QCOMPARE(item.message.artifacts[0].name, std::string("text_embeddings"));
     QCOMPARE(item.message.artifacts[1].name, std::string("image_embeddings"));
@@ -166,7 +166,7 @@ class JoinTest : public QObject {
     QVERIFY(table.Add(Part(other, "image"), kBoth)->has_value());
   }
 
-  // Parts in any order, again and again, taken out and put into another table: every job comes out
+  // Parts arrive in any order, repeatedly, and are moved to another table. Every job comes out
   // exactly once with every artifact, and nothing is left.
   void RandomRuns_JoinEveryJobOnce() {
     const char* given = std::getenv("ONEPIECE_SEED");
@@ -201,7 +201,7 @@ class JoinTest : public QObject {
         QCOMPARE((*work)->parts.size(), predecessors.size());
       };
       for (const WorkItem& part : parts) {
-        // The scheduler drops second copies of what was joined already; this is one that was not.
+        // The scheduler drops copies of parts that were joined already. This part was not joined.
         if (below(4) == 0 && !done.contains(part.message.header.uid)) add(part);
         if (!done.contains(part.message.header.uid)) add(part);
         if (below(8) != 0) continue;

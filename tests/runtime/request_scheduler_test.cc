@@ -59,7 +59,8 @@ class RequestSchedulerTest : public QObject {
     };
     for (int i = 0; i < 100; ++i) push("flood");
     for (int i = 0; i < 10; ++i) push("steady");
-    // Jobs of the steady one take three times as long: equal time is a job for every three.
+    // Jobs of the steady application take three times as long, so with equal time it gets one job
+    // for every three of the other.
     std::map<std::string, int> jobs;
     for (int i = 0; i < 24; ++i) {
       const std::string app = f.Pop()->message.header.app;
@@ -82,7 +83,7 @@ class RequestSchedulerTest : public QObject {
     for (int i = 0; i < 2; ++i) QCOMPARE(f.Pop()->message.header.app, std::string("a"));
     f.scheduler.Done("a", std::chrono::seconds(1));
     f.scheduler.Done("a", std::chrono::seconds(1));
-    // b has had nothing: two jobs of it before a is level again, and then they take turns.
+    // b has had no time yet, so two of its jobs come before a is level again. Then they take turns.
     std::map<std::string, int> jobs;
     for (int i = 0; i < 2; ++i) {
       const std::string app = f.Pop()->message.header.app;
@@ -124,7 +125,7 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(taken.has_value());
     QVERIFY(!f.scheduler.Take().has_value());
     QCOMPARE(f.scheduler.held(), std::size_t{0});
-    // It has been here, and still it is no second copy.
+    // The item was here before, but a returned item is not a duplicate.
     QVERIFY(*f.scheduler.Return(*std::move(taken)));
     auto popped = f.Pop();
     QVERIFY(popped->message.header.uid == uid);
@@ -154,7 +155,7 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(*f.scheduler.Push(part("image"), both) == PushResult::kQueued);
     auto whole = f.Pop();
     QCOMPARE(whole->parts.size(), std::size_t{2});
-    // What has been joined is work as it is.
+    // An item that is joined already is queued as it is.
     QVERIFY(*f.scheduler.Return(*std::move(whole), both));
     QCOMPARE(f.scheduler.joins(), std::size_t{0});
     QCOMPARE(f.Pop()->parts.size(), std::size_t{2});
@@ -255,7 +256,7 @@ class RequestSchedulerTest : public QObject {
     for (const auto& uid : {first, second, cancelled})
       QVERIFY(*f.scheduler.Push(part(uid, "text"), both) == PushResult::kHeld);
     QCOMPARE(f.scheduler.joins(), std::size_t{3});
-    // What waits for a branch must not keep it out.
+    // Items that wait for a branch must not keep that branch out.
     QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now()));
     QVERIFY(!f.Pop().has_value());
     f.scheduler.Cancel(cancelled);
@@ -264,7 +265,7 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(*f.scheduler.Push(part(second, "image"), both) == PushResult::kQueued);
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
     QVERIFY(f.Pop()->message.header.uid == second);
-    // A late second copy of a branch begins no join that nobody would complete.
+    // A late copy of a branch must not begin a join that nobody would complete.
     QVERIFY(*f.scheduler.Push(part(second, "text"), both) == PushResult::kDuplicate);
     QCOMPARE(f.scheduler.joins(), std::size_t{1});
     QVERIFY(f.scheduler.Close().empty());

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
 
-// What the stage under test does in Run and Load; set by each test.
+// The behaviour of the stage under test in Run and Load. Each test sets it.
 struct Script {
   std::function<absl::StatusOr<std::vector<message::Artifact>>(sdk::StageContext&)> run;
   std::function<absl::Status(const sdk::LoadOptions&)> load;
@@ -66,7 +66,7 @@ class ScriptedStage final : public sdk::Stage {
   std::atomic<int> runs_ = 0;
 };
 
-// Makes an artifact of its own name ("read" when it is "same") and notes which it was given.
+// Makes an artifact of its own name ("read" when its name is "same"), and notes its inputs.
 class ListingStage final : public sdk::Stage {
  public:
   ListingStage(std::string name, std::vector<std::string>& seen)
@@ -286,7 +286,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(f.manager.parked().hits, std::uint64_t{1});
     (void)f.scheduler.Push(f.Item());
     QCOMPARE(TextOf(f.events.Next()), std::string("hi!a"));
-    // The one that was used longest ago goes when the budget is full.
+    // When the budget is full, the least recently used model is evicted.
     QVERIFY(serve("c", 4));
     QVERIFY(serve("d", 5));
     QCOMPARE(f.script.unloads.load(), 1);
@@ -296,7 +296,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{0});
   }
 
-  // The folder holds other stages' weights too, and two workers share what they hold of it.
+  // The folder holds the weights of other stages too, and two workers share what they load of it.
   void Parked_WeightsOfTheProcessCountOnce() {
     const QTemporaryDir folder;
     WriteFile(folder, std::string(1000, 'x'));
@@ -326,7 +326,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(f.script.loads.load(), 2);
     QCOMPARE(f.script.unloads.load(), 1);
     QCOMPARE(f.manager.parked().hits, std::uint64_t{0});
-    // Replaced while it was served: it is not kept.
+    // The files were replaced while the model was served, so it is not kept.
     WriteFile(folder, "newest");
     f.manager.Assign({});
     QCOMPARE(f.manager.parked().parked, std::size_t{0});
@@ -364,7 +364,7 @@ class TaskManagerTest : public QObject {
     (void)f.scheduler.Push(f.Item());
     began.get_future().wait();
     auto other = std::async(std::launch::async, [&] { f.manager.Assign({}); });
-    // It waits for the job: whenever one looks, the job is there.
+    // Assign waits for the job, so the job is running whenever the test looks.
     int there = 0;
     for (int looks = 0; looks < 100; ++looks) {
       (void)other.wait_for(std::chrono::milliseconds(1));
@@ -390,7 +390,7 @@ class TaskManagerTest : public QObject {
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     f.manager.Assign(Pool(2, {{"app", "b"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 2));
-    QCOMPARE(f.script.unloads.load(), 1);  // The parked one.
+    QCOMPARE(f.script.unloads.load(), 1);  // The parked model.
     QCOMPARE(f.manager.parked().parked, std::size_t{0});
   }
 
@@ -590,7 +590,7 @@ class TaskManagerTest : public QObject {
     }
     QCOMPARE(numbers().at("runs_total"), 7.0);
     QCOMPARE(numbers().at("hits_total"), 5.0);
-    // Other workers begin at zero, the counter goes on.
+    // New workers start counting at zero, but the exported counter goes on.
     f.manager.Assign(Echo("p", 1));
     QVERIFY(f.WaitFor(TaskState::kServing));
     (void)f.scheduler.Push(f.Item());
@@ -662,7 +662,7 @@ class TaskManagerTest : public QObject {
           ++submitted;
         }
       });
-      // One with the thread, one queued: the third Submit has to wait for the gate.
+      // The thread has one item and one is queued, so the third Submit waits for the gate.
       QTRY_VERIFY(submitted >= 1);
       QVERIFY(submitted <= 2);
       open.set_value();
@@ -741,7 +741,7 @@ class TaskManagerTest : public QObject {
     QCOMPARE(result->artifacts[0].name, std::string("paint"));
     QCOMPARE(result->times.size(), std::size_t{4});
 
-    // A short cut brings the same artifact again: no stage may guess which one was meant.
+    // Two predecessors bring the same artifact. No stage may guess which one was meant.
     auto clash = FusedWorkflow::Load(
         {plan("read", {}), plan("same", {"read"}), plan("paint", {"read", "same"})}, source);
     QCOMPARE(base::GetReason(clash->Run({}, {}, far, {}).status()).reason,

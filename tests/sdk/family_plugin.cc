@@ -1,5 +1,5 @@
-// A plug-in with the tools of a model family and no stages; FAMILY is its name. A folder whose name
-// begins with it is its model, one whose name begins with "unclear" may be.
+// A plug-in with the tools of a model family, named FAMILY, and no stages. A folder whose name
+// begins with FAMILY is its model; one whose name begins with "unclear" may be.
 #include <filesystem>
 
 #include "stages/sdk/model_tools.h"

@@ -127,7 +127,7 @@ class PluginLoaderTest : public QObject {
 
   void ToolsFor_NamesThePluginsThatItAsked() {
     PluginLoader loader;
-    QVERIFY(loader.LoadDirectory(kPlugins + "good").ok());  // Has no tools.
+    QVERIFY(loader.LoadDirectory(kPlugins + "good").ok());  // This plug-in has no tools.
     QVERIFY(loader.LoadDirectory(kPlugins + "families").ok());
     const absl::Status status = loader.ToolsFor("/models/plum", "").status();
     QCOMPARE(status.code(), absl::StatusCode::kUnimplemented);
