@@ -1,4 +1,5 @@
-// Lets one program hold the test classes of a folder. Each ctest test runs one class in a process of its own.
+// Lets one program hold the test classes of a folder. Each ctest test runs one class in a process
+// of its own.
 #pragma once
 
 #include <QCoreApplication>
@@ -9,7 +10,8 @@ namespace onepiece::testing {
 /// Runs a test class with Qt Test's own command line, and returns how many of its functions failed.
 using RunTestClass = int (*)(int argc, char** argv);
 
-/// Adds a class to the program. Its name is the stem of `file`: "ring_test" for tests/ring/ring_test.cc.
+/// Adds a class to the program. Its name is the stem of `file`: "ring_test" for
+/// tests/ring/ring_test.cc.
 class TestClass {
  public:
   TestClass(const char* file, RunTestClass run);
@@ -27,7 +29,7 @@ int RunWith(int argc, char** argv) {
 #define ONEPIECE_TEST_JOIN_EXPANDED(name, number) name##number
 #define ONEPIECE_TEST_JOIN(name, number) ONEPIECE_TEST_JOIN_EXPANDED(name, number)
 /// Stands at the end of a test's file, before it includes its ".moc", where Qt has QTEST_MAIN.
-#define ONEPIECE_TEST_IN(Application, Class)                                                 \
+#define ONEPIECE_TEST_IN(Application, Class)                                                \
   static const ::onepiece::testing::TestClass ONEPIECE_TEST_JOIN(test_class_, __COUNTER__)( \
       __FILE__, &::onepiece::testing::RunWith<Application, Class>);
 #define ONEPIECE_TEST(Class) ONEPIECE_TEST_IN(QCoreApplication, Class)

@@ -1,8 +1,8 @@
 // How long the ring is held up when a producer is killed or stopped at each step of its send: the
 // time from the signal to the end of the next send of another process. Real processes on shared
 // memory; the victim's own fabric raises the signal in front of an operation. The protocol of
-// paper_ring.h runs beside it. The test asserts no time: it asserts that nothing is lost, duplicated
-// or altered.
+// paper_ring.h runs beside it. The test asserts no time: it asserts that nothing is lost,
+// duplicated or altered.
 #include <QtTest>
 #include <algorithm>
 #include <array>
