@@ -14,8 +14,8 @@
 namespace onepiece::bench {
 namespace {
 
-using simulator::Options;
-using simulator::Result;
+using simulator::SimulationOptions;
+using simulator::SimulationResult;
 using simulator::System;
 using simulator::Trial;
 
@@ -37,16 +37,17 @@ constexpr Load kLoads[] = {
 /// One way to serve the load in time.
 struct Way {
   System system;
-  Options options;
+  SimulationOptions options;
   std::vector<Trial> trials;
-  std::vector<Result> results;  ///< Of each trial; empty: it cannot be done with the devices.
-  int devices = 0;              ///< That it needs.
+  std::vector<SimulationResult>
+      results;      ///< Of each trial; empty: it cannot be done with the devices.
+  int devices = 0;  ///< That it needs.
   std::string setting;
 };
 
-double MeanOf(const std::vector<Result>& results, double Result::*number) {
+double MeanOf(const std::vector<SimulationResult>& results, double SimulationResult::*number) {
   double sum = 0;
-  for (const Result& result : results) sum += result.*number;
+  for (const SimulationResult& result : results) sum += result.*number;
   return sum / static_cast<double>(results.size());
 }
 
@@ -96,8 +97,8 @@ absl::StatusOr<Way> Elastic(const Way& fixed) {
       ONEPIECE_ASSIGN_OR_RETURN(
           way.results,
           simulator::RunTrials(way.system, way.trials, way.options, simulator::kAttainment));
-      if (way.results.empty() || MeanOf(way.results, &Result::reserved_per_job) >=
-                                     MeanOf(best.results, &Result::reserved_per_job))
+      if (way.results.empty() || MeanOf(way.results, &SimulationResult::reserved_per_job) >=
+                                     MeanOf(best.results, &SimulationResult::reserved_per_job))
         continue;
       way.setting =
           absl::StrFormat("threshold %.2f, low_threshold %.2f, at least %.0f %% of the fixed",
@@ -109,7 +110,7 @@ absl::StatusOr<Way> Elastic(const Way& fixed) {
   Way tight = best;
   tight.system.devices = fixed.devices;
   ONEPIECE_ASSIGN_OR_RETURN(
-      const std::vector<Result> results,
+      const std::vector<SimulationResult> results,
       simulator::RunTrials(tight.system, tight.trials, tight.options, simulator::kAttainment));
   best.devices = results.empty() ? fixed.system.devices : fixed.devices;
   return best;
@@ -129,24 +130,24 @@ BenchResult Row(const Load& load, const std::string& peer, const Way& ours, cons
       load.kind, 100 * load.load, settings.devices(), load.duration_s / 3600, settings.degree(),
       100 * simulator::kAttainment, ours.system.apps[0].slo_s, bound, ours.setting,
       theirs.results.empty() ? "does not serve this in time" : theirs.setting, more);
-  row.ours = MeanOf(ours.results, &Result::reserved_per_job);
+  row.ours = MeanOf(ours.results, &SimulationResult::reserved_per_job);
   row.split = {{"gpus", ours.devices},
-               {"in_time", MeanOf(ours.results, &Result::attainment)},
+               {"in_time", MeanOf(ours.results, &SimulationResult::attainment)},
                {"moves", static_cast<double>(ours.results.front().moves)},
-               {"weights_gb", MeanOf(ours.results, &Result::resident_bytes_mean) / 1e9}};
+               {"weights_gb", MeanOf(ours.results, &SimulationResult::resident_bytes_mean) / 1e9}};
   if (theirs.results.empty()) return row;
   std::vector<double> ratios;
   for (std::size_t i = 0; i < theirs.results.size(); ++i)
     ratios.push_back(theirs.results[i].reserved_per_job / ours.results[i].reserved_per_job);
   row.comparison = {.peer = peer,
-                    .theirs = MeanOf(theirs.results, &Result::reserved_per_job),
+                    .theirs = MeanOf(theirs.results, &SimulationResult::reserved_per_job),
                     .ratio = MedianOf(ratios),
                     .ratio_min = std::ranges::min(ratios),
                     .ratio_max = std::ranges::max(ratios)};
   row.split.emplace_back("their_gpus", theirs.devices);
-  row.split.emplace_back("their_in_time", MeanOf(theirs.results, &Result::attainment));
+  row.split.emplace_back("their_in_time", MeanOf(theirs.results, &SimulationResult::attainment));
   row.split.emplace_back("their_weights_gb",
-                         MeanOf(theirs.results, &Result::resident_bytes_mean) / 1e9);
+                         MeanOf(theirs.results, &SimulationResult::resident_bytes_mean) / 1e9);
   return row;
 }
 
@@ -177,7 +178,7 @@ absl::StatusOr<BenchReport> RunSimulatedElasticBench(
     if (!monolithic.results.empty()) {
       ONEPIECE_ASSIGN_OR_RETURN(const Way moved, Elastic(monolithic));
       more = absl::StrFormat("; monolithic with the same policy: %.1f s",
-                             MeanOf(moved.results, &Result::reserved_per_job));
+                             MeanOf(moved.results, &SimulationResult::reserved_per_job));
     }
     report.results.push_back(Row(load, "monolithic", ours, monolithic, bound, more));
     report.results.push_back(Row(load, "static", ours, fixed, bound, ""));

@@ -76,8 +76,9 @@ struct Service {
   }
 
   StoreFixture f;
-  Replicator replicator{{}, f.clock};  // Not started: there are no peers.
-  AntiEntropy anti_entropy{{}, f.store, replicator, f.clock};
+  node::ClusterView view;
+  Replicator replicator{view, {}, f.clock};  // Not started: there are no peers.
+  AntiEntropy anti_entropy{view, {}, f.store, replicator, f.clock};
   std::unique_ptr<fabric::Fabric> fabric;
   std::unique_ptr<ValueAccess> values;
   std::unique_ptr<DatabaseService> service;
