@@ -1,6 +1,6 @@
-// Three NodeManager replicas, real processes on hosts of their own, under load, while processes are
-// killed and stopped and the network is cut at random: nothing acknowledged is lost, what the
-// clients saw is linearisable, revisions never go back.
+// Runs three NodeManager replicas, real processes on hosts of their own, under load, while
+// processes are killed and stopped and the network is cut at random. Nothing acknowledged is lost,
+// the clients' history is linearisable, and revisions never go back.
 //
 // ONEPIECE_SEED repeats the choice of faults (not their effects: the processes are real).
 // ONEPIECE_LONG=1 takes minutes instead of seconds; Qt then needs QTEST_FUNCTION_TIMEOUT=3600000.
@@ -27,7 +27,7 @@ using nlohmann::json;
 using paxos::sim::Operation;
 using testing::Eventually;
 
-// No promise, only an end: what has not come back by then never does.
+// A limit and not a promise: what has not come back by then never does.
 const base::Duration kLimit = base::Scaled(std::chrono::seconds(20));
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
@@ -38,7 +38,7 @@ double Milliseconds(base::Duration time) {
 json Summary(std::vector<double> values) {
   if (values.empty()) return {{"count", 0}};
   std::sort(values.begin(), values.end());
-  // The smallest value that at least this share of all does not exceed.
+  // Returns the smallest value that at least this share of all values does not exceed.
   const auto rank = [&](double share) {
     const auto place = static_cast<std::size_t>(std::ceil(share * double(values.size())));
     return values[std::max<std::size_t>(place, 1) - 1];
@@ -79,7 +79,7 @@ class ConsensusChaosTest : public QObject {
   }
   void cleanup() {
     if (!nemesis_) return;
-    for (int i = 0; i < Group::kReplicas; ++i) nemesis_->Heal(i);  // When a test ended early.
+    for (int i = 0; i < Group::kReplicas; ++i) nemesis_->Heal(i);  // If a test ended early.
     if (!QTest::currentTestFailed()) return;
     for (const std::string& line : trace_) qWarning("%s", line.c_str());
     qWarning("%s", group_->Logs().c_str());
@@ -118,7 +118,7 @@ class ConsensusChaosTest : public QObject {
     const base::MonotonicTime end =
         Now() + (Long() ? std::chrono::seconds(300) : std::chrono::seconds(10));
     std::array<std::vector<double>, kFaults> outages;
-    // First every kind by itself, then what is drawn.
+    // Each kind of fault comes once by itself. Later faults are drawn.
     for (int turn = 0; Now() < end || turn < kFaults; ++turn) {
       const auto fault = static_cast<Fault>(turn < kFaults ? turn : random_->Below(kFaults));
       const std::optional<int> leader = group_->Leader();
@@ -135,7 +135,7 @@ class ConsensusChaosTest : public QObject {
         QCOMPARE(nemesis_->Strike(second, also, *random_), std::string());
       }
       testing::Pause(Some(100, 3000));
-      // A leader that wakes up soon has clients that still wait for it.
+      // If a leader wakes up soon, clients still wait for it.
       if (!both && fault != Fault::kPause) {
         QVERIFY2(load_->WaitForWrite(kLimit), "a majority is well, but does not serve");
       }

@@ -1,5 +1,5 @@
-// kill -9 of databases, real processes, while results come: what was announced is fetched intact,
-// and has its copies again soon after. The test plays the NodeManager, the last stage and the
+// Kills database processes with kill -9 while results come in. An announced result can be fetched
+// intact, and soon has its copies again. The test plays the NodeManager, the last stage and the
 // proxy. ONEPIECE_LONG=1: 10,000 jobs and 20 kills; Qt then needs QTEST_FUNCTION_TIMEOUT=3600000.
 #include <QtTest>
 #include <filesystem>
@@ -28,7 +28,8 @@ using v1::Job;
 
 constexpr base::Duration kDeadline = 15s;
 
-/// Tells databases of each other, and of a death only when the test says so. Thread-safe.
+/// Tells databases about each other, and about a death only when the test says so. May be used from
+/// any thread.
 class Registry final : public v1::NodeManagerService::Service {
  public:
   explicit Registry(std::string cluster_id) : cluster_id_(std::move(cluster_id)) {
@@ -90,7 +91,7 @@ class Registry final : public v1::NodeManagerService::Service {
   }
 
  private:
-  // Both need mutex_.
+  // The caller of either function holds mutex_.
   void Remove(const std::string& node_id) {
     for (auto* list : {table_.mutable_databases(), table_.mutable_alive()}) {
       for (int i = list->size() - 1; i >= 0; --i) {
@@ -113,7 +114,7 @@ class Registry final : public v1::NodeManagerService::Service {
   rpc::Server server_{rpc::ServerOptions{}};
 };
 
-/// Databases, and whoever gives them jobs. Thread-confined.
+/// The databases, and the clients that give them jobs. Thread-confined.
 class Databases {
  public:
   Databases()
@@ -125,7 +126,7 @@ class Databases {
   ~Databases() {
     for (auto& [id, process] : processes_) Kill(id);
     outbox_->Close();
-    // A killed process leaves its shared memory to whoever ran it.
+    // A killed process leaves shared memory, which the process that started it removes.
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
       const std::string name = entry.path().filename().string();
       std::error_code gone;
@@ -147,7 +148,7 @@ class Databases {
     processes_[id] = std::move(process);
     return Eventually(20s, [&] { return EndpointOf(id).has_value(); });
   }
-  /// SIGKILL; the routing still names it.
+  /// Kills it with SIGKILL. The routing still names it.
   void Kill(const std::string& id) {
     QProcess& process = *processes_.at(id);
     process.kill();
@@ -158,7 +159,8 @@ class Databases {
     return temp_.path().toStdString() + "/" + id + ".log";
   }
 
-  /// A job, from its creation to its last stage's result. False: somebody died in between.
+  /// Runs a job from its creation to its last stage's result. Returns false if a process died in
+  /// between.
   bool RunJob(const base::Uid& uid, const std::string& bytes) {
     const base::WallTime now = base::SystemClock().WallNow();
     v1::JobRecord record;
@@ -180,7 +182,8 @@ class Databases {
     const auto delivered = outbox_->Deliver(message, node::Destination::DatabasesFor(uid),
                                             base::SystemClock().Now() + 10s);
     if (!delivered.ok()) return false;
-    // As an instance does: until it has stored the result, that database holds the job.
+    // Does what an instance does: until the database has stored the result, it is the holder of the
+    // job.
     v1::UpdateJobRequest update;
     update.set_uid(uid.ToString());
     v1::WorkHolder& holder = *update.add_placed();
@@ -211,7 +214,7 @@ class Databases {
     if (!fetched.ok()) return fetched;
     return bytes;
   }
-  /// NOT_FOUND: no database knows it.
+  /// Returns NOT_FOUND if no database knows the job.
   absl::StatusOr<Job> Find(const base::Uid& uid) {
     const auto record = records_.Get(uid);
     if (!record.ok()) return record.status();
@@ -260,7 +263,7 @@ class DatabaseChaosTest : public QObject {
     Databases databases;
     QVERIFY(databases.Start("db-1"));
     QVERIFY(databases.Start("db-2"));
-    std::map<base::Uid, std::string> sent;  // SHA-256 of what was sent.
+    std::map<base::Uid, std::string> sent;  // The SHA-256 of the sent bytes.
     std::vector<base::Uid> delivered;
     for (int kill = 0; kill < kills; ++kill) {
       const std::string victim = random() % 2 == 0 ? "db-1" : "db-2";
@@ -304,8 +307,9 @@ class DatabaseChaosTest : public QObject {
       QVERIFY2(bytes.ok(), bytes.status().ToString().c_str());
       QCOMPARE(base::Sha256Hex(*bytes), sha256);
     }
-    // What lay in a ring that nobody reads any more is not announced. Nobody waits for it either:
-    // its database's death is its end, or, where only the dead knew of the hand-over, its deadline.
+    // A result in a ring that nobody reads any more is not announced. Nobody waits for it either:
+    // its job ends with the database's death, or by its deadline if only the dead process knew of
+    // the hand-over.
     std::map<std::string, int> others;
     const bool ended = Eventually(kDeadline + 10s, [&] {
       std::erase_if(delivered, [&](const base::Uid& uid) {

@@ -100,7 +100,7 @@ Group::Statuses Group::Look() {
     }
     const auto status =
         rpc::Call(*member.stub, &v1::ConsensusService::Stub::GetReplica, {}, kAnswer);
-    // A replica that is starting has not read its disk yet.
+    // A replica that starts has not read its disk yet.
     if (!status.ok() || status->role() == v1::ReplicaStatus::ROLE_UNSPECIFIED) continue;
     Check(i, *status);
     statuses[i] = *status;

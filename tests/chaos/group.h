@@ -23,34 +23,34 @@ class Group {
 
   /// `folder` holds data, configurations and logs.
   explicit Group(std::string folder);
-  /// Ends the processes with SIGKILL.
+  /// Kills the processes with SIGKILL.
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  /// host:port of every replica.
+  /// Returns host:port of every replica.
   static std::vector<std::string> Addresses();
 
-  /// Starts a replica; the first one begins the group when its folder is empty.
+  /// Starts a replica. The first one begins the group if its folder is empty.
   absl::Status Start(int replica);
-  /// SIGKILL, and waits until the process is gone.
+  /// Sends SIGKILL and waits until the process is gone.
   void Kill(int replica);
   void Signal(int replica, int signal);
 
   /// Asks every replica for its status. Keeps what must never happen for complaints(): a ballot
   /// that goes back, states that differ at one index, a process that ended by itself.
   Statuses Look();
-  /// The one that leads, of the highest round; nullopt when none says so.
+  /// Returns the leader of the highest round, or nullopt if no replica says that it leads.
   std::optional<int> Leader();
   [[nodiscard]] const std::vector<std::string>& complaints() const { return complaints_; }
-  /// Highest round that was seen: how often the group has elected, at most.
+  /// Returns the highest round seen, which is an upper bound for the number of elections.
   [[nodiscard]] std::uint64_t round() const;
 
-  /// All seats are occupied, one replica leads.
+  /// Returns whether all seats are occupied and one replica leads.
   bool IsWhole();
-  /// Every replica has applied the same slots.
+  /// Returns whether every replica has applied the same slots.
   bool IsEven();
-  /// The ends of the replicas' logs, for a failed test's report.
+  /// Returns the ends of the replicas' logs, for a failed test's report.
   [[nodiscard]] std::string Logs() const;
 
  private:
@@ -64,7 +64,7 @@ class Group {
 
   const std::string folder_;
   std::array<Member, kReplicas> members_;
-  std::map<std::uint64_t, std::uint32_t> hashes_;  // Of the state, by index.
+  std::map<std::uint64_t, std::uint32_t> hashes_;  // Hashes of the state, by index.
   std::vector<std::string> complaints_;
 };
 

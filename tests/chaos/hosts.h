@@ -1,5 +1,5 @@
-// A switch with a few hosts on it, all on this machine: each host is a network namespace, and so
-// is this process's own place beside them.
+// A switch with a few hosts, all on this machine. Each host is a network namespace, and this
+// process has one too.
 #pragma once
 
 #include <string>
@@ -20,21 +20,21 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// False: this process may not, or the kernel cannot.
+  /// Returns false if this process has no permission, or the kernel lacks support.
   bool Make(std::string& why);
   /// Connects them. REQUIRES: Make().
   std::string Join();
 
   [[nodiscard]] int count() const { return count_; }
-  /// The namespace of a host, 0 to count - 1.
+  /// Returns the namespace of a host, 0 to count - 1.
   [[nodiscard]] static QString Name(int host);
-  /// Its IPv4 address.
+  /// Returns its IPv4 address.
   [[nodiscard]] static std::string Address(int host);
 
-  /// Pulls the host's cable, or plugs it in again: the kernel knows.
+  /// Pulls the host's cable, or plugs it in again. The kernel notices.
   std::string SetLink(int host, bool up);
-  /// Loses packets of the host without telling anybody: `where` is "input" or "output",
-  /// `from_or_to` narrows it to one other host. One filter a host at a time.
+  /// Drops packets of the host silently. `where` is "input" or "output", and `from_or_to` narrows
+  /// the filter to one other host. A host has one filter at a time.
   std::string Drop(int host, const QString& where, const std::string& from_or_to = "");
   std::string DropNothing(int host);
 

@@ -18,14 +18,15 @@ using paxos::sim::Operation;
 using paxos::sim::Random;
 using Stub = v1::NodeManagerService::Stub;
 
-// Of one attempt: some clients have gone on to the next leader while others still wait for the one
-// before.
+// The timeout of one attempt. Some clients have gone on to the next leader while others still wait
+// for the one before.
 constexpr double kShortestAttemptMs = 200, kLongestAttemptMs = 2000;
 // Of all attempts.
 constexpr auto kOperation = std::chrono::seconds(10);
 constexpr auto kRetry = std::chrono::milliseconds(25);
-constexpr std::uint32_t kKeys = 8;  // That are written at a time.
-// Then come other keys: judging a register takes memory with the square of its operations.
+constexpr std::uint32_t kKeys = 8;  // Keys that are written at a time.
+// The load then goes on to other keys, because judging a register takes memory with the square of
+// its operations.
 constexpr std::uint64_t kOperationsOfAKey = 20'000;
 constexpr std::size_t kMaxComplaints = 20;
 constexpr char kPrefix[] = "chaos-";
@@ -52,7 +53,7 @@ v1::ApplyWorkflowRequest WriteRequest(std::uint32_t key, std::uint64_t value) {
   return request;
 }
 
-/// The status is of the replica, not of the request: another one may answer.
+/// The status is about the replica and not about the request, so another replica may answer.
 bool AskAnother(const absl::Status& status) {
   return status.code() == absl::StatusCode::kUnavailable ||
          status.code() == absl::StatusCode::kDeadlineExceeded ||
@@ -80,7 +81,7 @@ class Load::Client {
         static_cast<std::int64_t>(1e9 * load_.options_.clients / load_.options_.operations_per_s));
     base::MonotonicTime next = Now();
     while (!stop.stop_requested()) {
-      // Who is late works without pause, but does not make up for all of an outage.
+      // A late client works without pause, but does not make up for a whole outage.
       next = std::max(next + turn, Now() - turn);
       base::MutexLock lock(mutex_);
       base::SystemClock().WaitUntil(never_, lock, stop, next, [] { return false; });
@@ -101,7 +102,7 @@ class Load::Client {
     v1::Workflow workflow;
     const Asked asked = Ask(&Stub::GetWorkflow, request, workflow);
     if (asked.status.code() != absl::StatusCode::kNotFound && !asked.status.ok()) {
-      // A read without an answer says nothing.
+      // A read without an answer proves nothing.
       if (!AskAnother(asked.status)) load_.Complain("read: " + asked.status.ToString());
       return std::nullopt;
     }
@@ -130,7 +131,7 @@ class Load::Client {
     Asked asked{.called = Now()};
     const base::MonotonicTime give_up = asked.called + base::Scaled(kOperation);
     do {
-      // Else only a call would make a channel connect again.
+      // Otherwise the channel would connect again only with the next call.
       for (const auto& channel : channels_) channel->GetState(true);
       asked.began = Now();
       const std::chrono::milliseconds limit(
@@ -176,7 +177,8 @@ class Load::Client {
       ++counters_.acknowledged;
       load_.Acknowledged(asked.began, asked.returned);
     } else {
-      // Whatever the last replica said: an earlier attempt may have been carried out.
+      // The outcome is unknown whatever the last replica said, because an earlier attempt may have
+      // been carried out.
       if (!AskAnother(asked.status)) load_.Complain("write: " + asked.status.ToString());
       ++counters_.unknown;
     }

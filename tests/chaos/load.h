@@ -1,4 +1,4 @@
-// Clients that write and read at the replicas all the time and remember what they saw.
+// Clients that write and read at the replicas all the time and record what they saw.
 //
 // A register is a workflow of its own; its value is the workflow's display name. Writes are
 // ApplyWorkflow, about 256 bytes each; reads are GetWorkflow.
@@ -29,7 +29,7 @@ class Load {
     int clients = 32;
     double operations_per_s = 2500;  ///< Four of five are writes.
   };
-  /// What became of the writes.
+  /// The outcomes of the writes.
   struct Counters {
     std::uint64_t acknowledged = 0;
     std::uint64_t unknown = 0;  ///< No answer in time, after all retries.
@@ -41,24 +41,24 @@ class Load {
   Load& operator=(const Load&) = delete;
 
   void Start();
-  /// Ends the clients; operations under way become unknown.
+  /// Ends the clients. Operations under way become unknown.
   void Stop();
 
-  /// From now on WaitForWrite() is about writes that a client begins to ask for now or later.
+  /// From now on WaitForWrite() waits for writes that a client begins now or later.
   void ExpectWrite();
-  /// When the first of them was acknowledged; nullopt when none is within `limit` from now.
-  /// REQUIRES: ExpectWrite().
+  /// Returns when the first of them was acknowledged, or nullopt if none is within `limit` from
+  /// now. REQUIRES: ExpectWrite().
   std::optional<base::MonotonicTime> WaitForWrite(base::Duration limit);
   [[nodiscard]] std::vector<std::string> complaints() const;
 
-  /// Reads every register that was ever written, as one more client. Values by app_id; those that
-  /// nobody wrote are left out. REQUIRES: Stop().
+  /// Reads every register that was ever written, as one more client. Returns the values by app_id,
+  /// without registers that nobody wrote. REQUIRES: Stop().
   std::map<std::string, std::uint64_t> ReadAll();
-  /// All operations. Times are those of the monotonic clock. REQUIRES: Stop().
+  /// Returns all operations. Times are those of the monotonic clock. REQUIRES: Stop().
   [[nodiscard]] std::vector<paxos::sim::Operation> History() const;
   [[nodiscard]] Counters counters() const;  ///< REQUIRES: Stop().
 
-  /// The value that a workflow stands for; 0: it is not one of ours.
+  /// Returns the value that a workflow stands for, or 0 if it is not one of ours.
   static std::uint64_t ValueOf(const v1::Workflow& workflow);
 
  private:
@@ -72,7 +72,7 @@ class Load {
   std::vector<std::jthread> threads_;
   std::vector<paxos::sim::Operation> last_reads_;
   std::atomic<std::uint64_t> drawn_{0};
-  // What GetCluster has told to anybody so far.
+  // What GetCluster has told any client so far.
   std::atomic<std::uint64_t> revision_{0}, epoch_{0};
 
   mutable base::Mutex mutex_;

@@ -1,4 +1,4 @@
-// What goes wrong with a replica: its process, its host's cable, its host's packets.
+// The faults of a replica: of its process, its host's cable, its host's packets.
 #pragma once
 
 #include <array>
@@ -28,9 +28,9 @@ class Nemesis {
  public:
   explicit Nemesis(Group& group, Hosts& hosts) : group_(group), hosts_(hosts) {}
 
-  /// Says what could not be done, as Heal(). REQUIRES: the replica suffers nothing yet.
+  /// Returns what could not be done, like Heal(). REQUIRES: the replica suffers nothing yet.
   std::string Strike(int replica, Fault fault, paxos::sim::Random& random);
-  /// Ends what the replica suffers.
+  /// Ends the replica's fault.
   std::string Heal(int replica);
 
  private:

@@ -70,7 +70,8 @@ std::size_t Watcher::Follow(std::size_t replica, const std::stop_token& stop) {
 void Watcher::Take(const v1::ClusterEvent& event) {
   const base::MutexLock lock(mutex_);
   const bool news = event.change_case() != v1::ClusterEvent::CHANGE_NOT_SET;
-  // A change tells of something after what is known; a snapshot and a heartbeat may repeat it.
+  // A change has a later revision than the known one. A snapshot and a heartbeat may repeat the
+  // known one.
   const bool repeats = event.revision() == revision_ && (!news || event.has_snapshot());
   if (event.revision() <= revision_ && !repeats && complaints_.size() < kMaxComplaints) {
     complaints_.push_back(

@@ -13,23 +13,23 @@
 
 namespace onepiece::chaos {
 
-/// Keeps a copy of the load's registers. Each stream lasts some seconds; the next one goes on from
-/// the last revision, at whichever replica serves it.
+/// Keeps a copy of the load's registers. Each stream lasts some seconds. The next one continues
+/// after the last revision, at any replica that serves it.
 ///
 /// Threading: Thread-safe.
 class Watcher {
  public:
   explicit Watcher(const std::vector<std::string>& addresses);
 
-  /// Values by app_id, as Load::ReadAll().
+  /// Returns values by app_id, like Load::ReadAll().
   [[nodiscard]] std::map<std::string, std::uint64_t> values() const;
   [[nodiscard]] std::vector<std::string> complaints() const;
-  /// Streams that brought something.
+  /// Returns how many streams brought something.
   [[nodiscard]] int streams() const { return streams_; }
 
  private:
   void Run(const std::stop_token& stop);
-  /// Reads one stream to its end; returns the replica to ask next.
+  /// Reads one stream to its end. Returns the replica to ask next.
   std::size_t Follow(std::size_t replica, const std::stop_token& stop);
   void Take(const v1::ClusterEvent& event);
 

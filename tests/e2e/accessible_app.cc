@@ -19,7 +19,7 @@ constexpr char kAction[] = "org.a11y.atspi.Action";
 // AtspiStateType
 constexpr int kChecked = 4, kEnabled = 8, kShowing = 25;
 
-/// The first line that a program prints.
+/// Returns the first line that a program prints.
 QString FirstLine(QProcess& process) {
   while (!process.canReadLine()) {
     if (!process.waitForReadyRead(10'000)) return {};
@@ -241,7 +241,7 @@ std::optional<Accessible> Accessible::Find(const QString& role, const QString& n
 std::optional<Accessible> Accessible::Menu(const QStringList& path) const {
   std::optional<Accessible> place =
       Find([](const Accessible& one) { return one.role() == u"menu bar"; });
-  // A menu's entries hang below it directly, or below the popup that it opens.
+  // A menu's entries are its children, or children of the popup that it opens.
   const std::function<std::optional<Accessible>(const Accessible&, const QString&)> below =
       [&](const Accessible& parent, const QString& title) -> std::optional<Accessible> {
     for (const Accessible& child : parent.children()) {

@@ -1,5 +1,5 @@
-// A program seen and driven as a screen reader does it: over AT-SPI's D-Bus interfaces, with
-// nothing from inside it.
+// Sees and drives a program as a screen reader does: over AT-SPI's D-Bus interfaces, without any
+// access to its inside.
 //
 // Source: https://gitlab.gnome.org/GNOME/at-spi2-core, xml/*.xml (interfaces org.a11y.atspi.*).
 // Threading: Thread-confined.
@@ -25,11 +25,11 @@ class Desktop {
   ~Desktop();
   Desktop(const Desktop&) = delete;
   Desktop& operator=(const Desktop&) = delete;
-  /// Why it does not run; empty: it does.
+  /// Returns why it does not run. Empty if it runs.
   [[nodiscard]] const QString& error() const { return error_; }
-  /// For programs that shall appear on it.
+  /// Returns the environment for programs that shall appear on it.
   [[nodiscard]] QProcessEnvironment environment() const;
-  /// What is on the screen now, as a PNG.
+  /// Writes the screen's present content to `path`, as a PNG.
   bool Save(const QString& path) const;
   [[nodiscard]] const QDBusConnection& bus() const { return bus_; }
 
@@ -43,7 +43,8 @@ class Desktop {
   QDBusConnection bus_{QString()};
 };
 
-/// One thing that a screen reader can name. A value: it may be gone when it is asked.
+/// One thing that a screen reader can name. A value type: the thing may be gone when a method asks
+/// it.
 class Accessible {
  public:
   Accessible(QDBusConnection bus, QString service, QString path);
@@ -52,31 +53,31 @@ class Accessible {
   /// "push button", "label", "table cell", "list item", "menu item", "text", …
   [[nodiscard]] QString role() const;
   [[nodiscard]] std::vector<Accessible> children() const;
-  /// Of a text field or label.
+  /// The text of a text field or label.
   [[nodiscard]] QString text() const;
   [[nodiscard]] bool showing() const;
   [[nodiscard]] bool enabled() const;
   [[nodiscard]] bool checked() const;
-  /// False: it was not taken.
+  /// Returns false if the program did not take it.
   bool Do(const QString& action) const;
-  /// Its first action: "Press", "ShowMenu", "Toggle".
+  /// Does its first action: "Press", "ShowMenu", "Toggle".
   bool Press() const;
   bool SetText(const QString& text) const;
   bool SetValue(double value) const;
   bool Focus() const;
 
   using Test = std::function<bool(const Accessible&)>;
-  /// The first one in it, in depth, that shows and passes; nothing below tables is looked at unless
-  /// this is one.
+  /// Returns the first descendant, depth first, that shows and passes. Does not look below tables,
+  /// unless this is one.
   [[nodiscard]] std::optional<Accessible> Find(const Test& test) const;
   [[nodiscard]] std::optional<Accessible> Find(const QString& role, const QString& name) const;
-  /// An entry of its menus, by its title and those of the menus above it, shown or not.
+  /// Returns an entry of its menus, shown or not, by its title and those of the menus above it.
   [[nodiscard]] std::optional<Accessible> Menu(const QStringList& path) const;
-  /// All that show, one a line, indented: for a failed test's report.
+  /// Returns all descendants that show, one a line and indented, for a failed test's report.
   [[nodiscard]] QString Tree(int depth = 12) const;
-  /// Of a table: its rows from the first, their cells joined by " | "; at most `max`.
+  /// Returns the first rows of a table, at most `max`, with cells joined by " | ".
   [[nodiscard]] QStringList Rows(int max = 30) const;
-  /// Of a table: the names of its columns.
+  /// Returns the names of a table's columns.
   [[nodiscard]] QStringList Columns() const;
 
  private:
@@ -89,7 +90,8 @@ class Accessible {
   QString service_, path_;
 };
 
-/// The program `name` on the desktop's accessibility bus; nullopt: not within `limit`.
+/// Returns the program `name` on the desktop's accessibility bus, or nullopt if it does not appear
+/// within `limit`.
 std::optional<Accessible> AwaitProgram(const Desktop& desktop, const QString& name,
                                        std::chrono::seconds limit);
 

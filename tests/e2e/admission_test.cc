@@ -1,5 +1,5 @@
-// Theorem 1 (docs/elasticity.md, "Capacity model") on a real cluster: jobs enter at the rate that
-// the slowest stage takes them, and none queues inside; and ten times the load costs no goodput.
+// Theorem 1 (docs/elasticity.md, "Capacity model") on a real cluster: jobs enter at the rate at
+// which the slowest stage takes them, and none queues inside. Ten times the load costs no goodput.
 // The stages compute for a known time.
 #include <algorithm>
 #include <numeric>
@@ -20,11 +20,11 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What a load got done.
+/// The outcome of a load.
 struct Goodput {
   int done = 0, refused = 0;
-  double offered_s = 0;   ///< For how long,
-  double span_s = 0;      ///< and from the first offer to the last end.
+  double offered_s = 0;   ///< The time during which jobs were offered.
+  double span_s = 0;      ///< The time from the first offer to the last end.
   double computed_s = 0;  ///< In stage x.
 
   void operator+=(const Goodput& other) {
@@ -85,7 +85,7 @@ class AdmissionTest : public ClusterFixture {
     const seconds duration(full ? 60 : 15);
     const double slowest = std::max(x, y);
     JobLoad load(proxy_);
-    // Three times what it can take, at an even pace.
+    // Offers three times the capacity, at an even pace.
     load.OfferFor(duration, milliseconds(static_cast<int>(slowest * 1000 / 3)), "chain",
                   {{"seconds_x", x}, {"seconds_y", y}});
     QVERIFY(load.Await(seconds(60)));
@@ -105,12 +105,13 @@ class AdmissionTest : public ClusterFixture {
       rest.push_back(LatencyOf(job.job) - QueuedOf(job.job) - ComputedOf(job.job, "x") -
                      ComputedOf(job.job, "y") - TransferOf(job.job));
     }
-    // On a busy machine stages take longer than asked for: the theorem is about what they took.
+    // On a busy machine stages take longer than asked for. The theorem is about the times that they
+    // took.
     const auto jobs = static_cast<double>(queued.size());
     const double t_x = computed_x / jobs, t_y = computed_y / jobs;
     const double rate = jobs / static_cast<double>(duration.count());
     const double theorem = kShare / std::max(t_x, t_y);
-    // The last quarter waits no longer than the first: nothing grows inside.
+    // The last quarter waits no longer than the first, so no queue grows inside.
     const auto quarter = static_cast<long>(queued.size() / 4);
     const double early = Median({queued.begin(), queued.begin() + quarter});
     const double late = Median({queued.end() - quarter, queued.end()});
@@ -120,13 +121,13 @@ class AdmissionTest : public ClusterFixture {
         1e3 * t_x, 1e3 * t_y, rate, theorem, 100 * rate / theorem, refused, 1e3 * early, 1e3 * late,
         1e3 * Median(rest));
     QVERIFY(refused > 0);
-    // A short run counts whole jobs, and begins with what an idle pool has saved up: a second.
+    // A short run counts whole jobs, and begins with the one second that an idle pool has saved up.
     const double tolerance = 0.05 + (1 + 1 / theorem) / static_cast<double>(duration.count());
     QVERIFY2(std::abs(rate / theorem - 1) <= tolerance, "the rate is not theorem 1's");
-    // What an idle pool has saved may wait, a second of it, and on a busy machine stages are slower
-    // than the proxy believes for a while: what must not happen is growth.
+    // The one second that an idle pool has saved may wait. On a busy machine stages are for a while
+    // slower than the proxy believes. But the queue must not grow.
     QVERIFY2(late <= early + (full ? 0.5 * std::max(t_x, t_y) : 2.0), "jobs queue inside");
-    // Nothing else takes time: latency is what was computed, transferred and waited for.
+    // Nothing else takes time: latency is the sum of computing, transfers and waits.
     QVERIFY2(Median(rest) <= 0.05 * (t_x + t_y) + 0.02, "a job waits somewhere else");
   }
 
@@ -136,8 +137,8 @@ class AdmissionTest : public ClusterFixture {
     const double aim = full ? 0.95 : 0.8;
     Goodput last = GoodputOf(seconds(1), milliseconds(50));
     Goodput once, tenfold;
-    // In turns: what else the machine does is the same for both. 1 × is what the slower stage can
-    // compute; nobody tries again.
+    // The runs alternate, so other work on the machine affects both alike. 1 × is what the slower
+    // stage can compute. Clients do not retry.
     for (int pair = 0; pair < (full ? 5 : 3); ++pair) {
       QVERIFY(last.done > 0);
       const std::chrono::duration<double> job(last.computed_s / last.done);
@@ -146,8 +147,8 @@ class AdmissionTest : public ClusterFixture {
       once += last;
       tenfold += GoodputOf(window, interval / 10);
     }
-    // Offers and stages share the cores: ten times as many offers make every job slower to compute,
-    // which no admission can help. What it owes is that x has work all the time.
+    // Offers and stages share the cores, so ten times as many offers make every job slower to
+    // compute. No admission can prevent that. It must keep x busy all the time.
     const double ratio = tenfold.BusyShare() / once.BusyShare();
     for (const Goodput& load : {once, tenfold}) {
       qInfo("%.1f jobs/s offered: %.2f jobs/s done (%d), %d refused, %.1f ms in x, busy %.3f",
@@ -169,7 +170,7 @@ class AdmissionTest : public ClusterFixture {
  private:
   static constexpr double kShare = 0.95;
 
-  /// Offers jobs whose slower stage is x; zeros when they do not end.
+  /// Offers jobs whose slower stage is x. Returns zeros if they do not end.
   Goodput GoodputOf(seconds duration, std::chrono::microseconds interval) {
     JobLoad load(proxy_);
     load.OfferFor(duration, interval, "chain", {{"seconds_x", 0.05}, {"seconds_y", 0.01}});

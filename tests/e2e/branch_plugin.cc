@@ -1,6 +1,5 @@
-// Cheap stages for workflows with branches: each makes one artifact, named after itself, out of the
-// names of what it was given, and takes as long for it as the
-// parameter seconds_{stage} says.
+// Cheap stages for workflows with branches. Each makes one artifact, which has the stage's name and
+// holds the names of its inputs, and takes as long as the parameter seconds_{stage} says.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -37,7 +36,7 @@ class BranchStage final : public sdk::Stage {
     onepiece::base::MutexLock lock(mutex);
     onepiece::base::CondVar nobody;
     for (int step = 1; step <= steps; ++step) {
-      // The time that a real stage would compute for.
+      // A real stage would compute during this time.
       if (step > 1) nobody.WaitFor(lock, kStep, [] { return false; });
       ONEPIECE_RETURN_IF_ERROR(context.Progress(step, steps));
     }

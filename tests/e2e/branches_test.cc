@@ -1,5 +1,5 @@
-// A workflow with branches on a real cluster: they run at the same time on instances of their own
-// and meet at one, whatever dies or changes meanwhile.
+// A workflow with branches on a real cluster. The branches run at the same time on instances of
+// their own and meet at one, whatever dies or changes meanwhile.
 #include <signal.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class BranchesTest : public ClusterFixture {
     std::vector<std::string> order;
     for (const auto& timing : timings) order.push_back(timing.value("stage", ""));
     QCOMPARE(order, (std::vector<std::string>{"left", "read", "right", "meet"}));
-    // Both were computing for 3 s; spans say when.
+    // Both computed for 3 s. Spans say when.
     const auto [left, right] = Computing(done.Document().value("uid", ""));
     QVERIFY2(left.seconds() >= 2.9 && right.seconds() >= 2.9,
              qPrintable(QString("left %1 s, right %2 s").arg(left.seconds()).arg(right.seconds())));
@@ -99,7 +99,7 @@ class BranchesTest : public ClusterFixture {
     }));
     const std::string uid = cluster_.Submit(Job({{"left", 50}}));
     QVERIFY(!uid.empty());
-    // Its other branch has come as far as it can: half of the join is held.
+    // Its other branch has come as far as it can, so half of the join is held.
     QVERIFY(Eventually(std::chrono::seconds(30),
                        [&] { return cluster_.Get(uid).value("stage", "") == "meet"; }));
     QElapsedTimer since;
@@ -123,7 +123,7 @@ class BranchesTest : public ClusterFixture {
   void StoppedMeetingPoint_HandsItsHalvesOn() {
     std::vector<std::string> uids;
     for (int i = 0; i < 6; ++i) uids.push_back(cluster_.Submit(Job({{"left", 2}})));
-    // Every job's other half waits at one of the two.
+    // The other half of every job waits at one of the two.
     QVERIFY(Eventually(std::chrono::seconds(30), [&] {
       return std::ranges::all_of(uids, [&](const std::string& uid) {
         const std::string stage = cluster_.Get(uid).value("stage", "");
@@ -137,7 +137,8 @@ class BranchesTest : public ClusterFixture {
     }
   }
 
-  // Results lie in memory, on two databases: with both the bytes are gone, and all who ask hear so.
+  // Results lie in the memory of two databases. If both die the bytes are gone, and every client
+  // that asks is told so.
   void BothDatabasesKilled_ResultsAreSaidToBeLost_NobodyWaits() {
     std::vector<std::string> uids;
     for (int i = 0; i < 10; ++i) uids.push_back(cluster_.Submit(Job({})));
@@ -191,10 +192,10 @@ class BranchesTest : public ClusterFixture {
     double start = 0, end = 0;  // Seconds since the job's first span.
     [[nodiscard]] double seconds() const { return end - start; }
   };
-  /// When `left` and `right` computed for the job, by the spans of all its processes.
+  /// Returns when `left` and `right` computed for the job, by the spans of all its processes.
   std::pair<Interval, Interval> Computing(const std::string& uid) {
     const std::string trace = cluster_.Path("trace.json");
-    // An instance that is slow to answer is named, and left out: ask again.
+    // The answer names slow instances and leaves them out, so the test asks again.
     const bool whole = Eventually(std::chrono::seconds(30), [&] {
       const Outcome got = cluster_.Run(
           {"get", QString::fromStdString(uid), "--trace", QString::fromStdString(trace)});

@@ -1,4 +1,4 @@
-// Clusters of the calibrated plug-in's stages, whose cost is known (calibrated_plugin.cc).
+// Clusters of stages of known cost (calibrated_plugin.cc).
 #pragma once
 
 #include <fstream>
@@ -40,7 +40,7 @@ inline std::string OneStageWorkflow(const std::string& stage) {
   return text;
 }
 
-/// Starts the cluster with `cluster_yaml`, beside which lie the `workflows` (by file name).
+/// Starts the cluster with `cluster_yaml`. The `workflows` (by file name) lie beside it.
 [[nodiscard]] inline bool UpCalibrated(const ClusterUnderTest& cluster,
                                        const std::string& cluster_yaml,
                                        const std::map<std::string, std::string>& workflows) {
@@ -49,8 +49,8 @@ inline std::string OneStageWorkflow(const std::string& stage) {
   return cluster.UpWith(cluster_yaml);
 }
 
-/// Jobs of "chain", one after the other, until the proxy knows what they cost and refuses what is
-/// hopeless.
+/// Runs jobs of "chain", one after the other, until the proxy knows their cost and refuses hopeless
+/// jobs.
 inline bool LearnCosts(const std::string& proxy) {
   return testing::Eventually(std::chrono::seconds(30), [&] {
     JobLoad load(proxy);

@@ -1,6 +1,6 @@
-// Stages of known cost: each computes, without sleeping, for as long as the parameter
-// seconds_{stage} says on a processor of its own. What it has done is kept at every step, so that
-// the work can go on elsewhere.
+// Stages of known cost. Each computes, without sleeping, for as long as the parameter
+// seconds_{stage} says, measured on a processor of its own. It saves its state at every step, so
+// that the work can continue elsewhere.
 #include <time.h>
 
 #include <algorithm>
@@ -22,20 +22,20 @@ namespace sdk = onepiece::sdk;
 constexpr std::string_view kStages[] = {"x", "y", "z"};
 constexpr double kStepSeconds = 0.01;
 
-/// Of this thread: what others do beside it does not count.
+/// Returns the processor time of this thread, so that other work does not count.
 double ProcessorSeconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// The work: a chain of dependent multiplications (PCG's generator) that nothing can shorten.
+/// Does the work: a chain of dependent multiplications (PCG's generator) that nothing can shorten.
 std::uint64_t Compute(std::uint64_t value, std::int64_t rounds) {
   for (; rounds > 0; --rounds) value = value * 6364136223846793005ULL + 1442695040888963407ULL;
   return value;
 }
 
-/// Rounds in a second, the best of a few bursts.
+/// Returns the rounds in a second, the best of a few bursts.
 double RoundsPerSecond() {
   constexpr std::int64_t kBurst = 4'000'000;
   double best = 0;

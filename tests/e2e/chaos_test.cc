@@ -1,5 +1,5 @@
-// kill -9 of every kind of process during a job: the job ends, the cluster heals, nothing is left
-// at the end.
+// Kills every kind of process with kill -9 during a job. The job ends, the cluster heals, and
+// nothing is left at the end.
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 namespace onepiece::e2e {
 namespace {
 
-/// A TCP port of the loopback that somebody listens on.
+/// A TCP port of the loopback on which somebody listens.
 class TakenPort {
  public:
   TakenPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -70,7 +70,7 @@ class ChaosTest : public ClusterFixture {
     const std::string state = watched.Document().value("state", "");
     qInfo("%s killed: the job ended %s %s", qPrintable(node), state.c_str(),
           watched.Document()["error"].dump().c_str());
-    // Only those that still have work to do for the job may take it with them.
+    // Only processes that still have work to do for the job may take it with them.
     const bool may_fail = node == "instance-diffusion-1" || node == "instance-vae_decode-1";
     QVERIFY2(state == "SUCCEEDED" || (may_fail && state == "FAILED"), watched.out.c_str());
     if (state == "FAILED") {

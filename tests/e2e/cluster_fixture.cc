@@ -93,7 +93,7 @@ json ClusterUnderTest::Serving(const std::string& stage, const std::string& app)
 }
 
 bool ClusterUnderTest::Down() const {
-  // What is to be gone is read first: `down` forgets it.
+  // Reads first what must be gone afterwards, because `down` forgets it.
   const auto state = local::ReadState(local::DataDir{Path("data")});
   const std::string cluster_id = local::ReadFile(Path("data") + "/cluster_id");
   const Outcome down = Run({"down"});

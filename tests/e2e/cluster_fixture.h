@@ -1,5 +1,5 @@
 // A real embedded cluster in a temporary directory, driven through the `onepiece` command, and the
-// Qt Test class of programs whose test functions share one.
+// base of test classes whose functions share a cluster.
 #pragma once
 
 #include <QtTest>
@@ -16,8 +16,8 @@ using nlohmann::json;
 using testing::Eventually;
 using testing::Outcome;
 
-/// The hash of the frames that a job made, as `submit`, `get` and `generate` print it; empty when
-/// there is none.
+/// Returns the hash of a job's frames, as `submit`, `get` and `generate` print it, or an empty text
+/// if there is none.
 std::string FramesHash(const json& job);
 
 /// Threading: thread-confined.
@@ -27,40 +27,40 @@ class ClusterUnderTest {
     return temp_.path().toStdString() + "/" + name;
   }
 
-  /// Starts the cluster with `onepiece up ARGUMENTS`. False: it failed, and a warning has what the
-  /// command and the services said.
+  /// Starts the cluster with `onepiece up ARGUMENTS`. Returns false if that failed; a warning has
+  /// the output of the command and the services.
   [[nodiscard]] bool Up(const QStringList& arguments = {}) const;
-  /// Up with this configuration. Paths in it are relative to Path("").
+  /// Calls Up with this configuration. Its paths are relative to Path("").
   [[nodiscard]] bool UpWith(const std::string& cluster_yaml) const;
 
   /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
   [[nodiscard]] Outcome Run(const QStringList& arguments, int timeout_s = 180) const;
 
-  /// Submits a job and returns its UID; empty when it was refused.
+  /// Submits a job. Returns its UID, or an empty text if it was refused.
   [[nodiscard]] std::string Submit(const QStringList& arguments) const;
   /// Follows a job to its end and returns what `watch` printed.
   [[nodiscard]] json Watch(const std::string& uid) const;
-  /// What `get` prints; an empty object when it has no answer.
+  /// Returns the output of `get`, or an empty object if there is none.
   [[nodiscard]] json Get(const std::string& uid) const;
 
   [[nodiscard]] json Status() const { return Run({"status", "--json"}).Document(); }
   [[nodiscard]] bool EveryProcessReady() const;
-  /// host:port of a proxy; empty when there is none.
+  /// Returns host:port of a proxy, or an empty text if there is none.
   [[nodiscard]] std::string ProxyAddress() const;
-  /// What `status` says of a process; an empty object when there is none of that name.
+  /// Returns what `status` says about a process, or an empty object if there is none of that name.
   [[nodiscard]] json Process(const std::string& node) const;
   [[nodiscard]] int PidOf(const std::string& node) const { return Process(node).value("pid", 0); }
-  /// What `status` says of every instance.
+  /// Returns what `status` says about every instance.
   [[nodiscard]] std::vector<json> Instances() const;
-  /// A READY instance that serves this stage of the application; an empty object when there is
-  /// none.
+  /// Returns a READY instance that serves this stage of the application, or an empty object if
+  /// there is none.
   [[nodiscard]] json Serving(const std::string& stage, const std::string& app) const;
 
-  /// Ends the cluster with `onepiece down`. False: it failed, or processes or shared memory
-  /// segments of the cluster are left; a warning names them.
+  /// Ends the cluster with `onepiece down`. Returns false if that failed, or if processes or shared
+  /// memory segments of the cluster are left; a warning names them.
   [[nodiscard]] bool Down() const;
 
-  /// The services' logs, for a failed test's report.
+  /// Returns the services' logs, for a failed test's report.
   [[nodiscard]] std::string Logs() const;
 
  private:

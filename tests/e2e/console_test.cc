@@ -1,5 +1,5 @@
-// The console on a real cluster, seen and driven as a screen reader does it: connect, submit, watch
-// the stages and the ring, plan and apply a rebalance, undo it, kill an instance, look back.
+// Sees and drives the console on a real cluster as a screen reader does: connect, submit, watch the
+// stages and the ring, plan and apply a rebalance, undo it, kill an instance, look back.
 #include <signal.h>
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 using std::chrono::seconds;
 using testing::Accessible;
 
-// Instances that may serve any stage.
+// These instances may serve any stage.
 constexpr char kCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
                             "/resources/workflows/tiny-wan-t2v.yaml]\n"
                             "instances:\n"
                             "  - {count: 5}\n"
                             "elasticity: {policy: static, window_s: 10}\n";
 
-// All that are looked for later are among the rows that are read.
+// The rows that are read include all rows that the test looks for later.
 constexpr std::size_t kMostJobs = 20;
 
 /// The console as a program, on a desktop of this test.
@@ -50,7 +50,7 @@ class Console {
     app_ = testing::AwaitProgram(desktop_, QStringLiteral("onepiece-console"), seconds(30));
     return app_.has_value();
   }
-  /// As a window is closed; false: it does not end, or not well.
+  /// Closes the window. Returns false if the program does not end, or not with success.
   bool End() {
     process_.terminate();
     return process_.waitForFinished(10'000) && process_.exitStatus() == QProcess::NormalExit &&
@@ -59,7 +59,7 @@ class Console {
   [[nodiscard]] QProcess& process() { return process_; }
   [[nodiscard]] const Accessible& app() const { return *app_; }
 
-  /// Something of this role whose name contains `name` is there within `limit`.
+  /// Waits for something of this role whose name contains `name`, for at most `limit`.
   [[nodiscard]] std::optional<Accessible> Await(const QString& role, const QString& name,
                                                 seconds limit = seconds(20)) const {
     std::optional<Accessible> found;
@@ -91,13 +91,13 @@ class Console {
           .has_value();
     });
   }
-  /// The rows of the table of this name, their cells joined by " | ".
+  /// Returns the rows of the table of this name, with cells joined by " | ".
   [[nodiscard]] QStringList Rows(const QString& table) const {
     const auto found = app_->Find("table", table);
     if (!found) return {};
     return found->Rows();
   }
-  /// Of each row of it, what stands in the column of this name; empty: not all of it can be read.
+  /// Returns each row's cell in the column of this name, or nothing if not all cells can be read.
   [[nodiscard]] QStringList Column(const QString& table, const QString& name) const {
     const auto found = app_->Find("table", table);
     if (!found) return {};
@@ -111,7 +111,7 @@ class Console {
     }
     return cells;
   }
-  /// Some row of it contains all of `parts`.
+  /// Returns whether some row contains all of `parts`.
   [[nodiscard]] bool HasRow(const QString& table, const QStringList& parts,
                             seconds limit = seconds(30)) const {
     return testing::Eventually(limit, [&] {
@@ -120,8 +120,8 @@ class Console {
       });
     });
   }
-  /// In the confirmation that is open: a reason and the cluster's name where they are asked for,
-  /// then the verb.
+  /// Fills in the open confirmation: a reason and the cluster's name if it asks for them, then
+  /// presses the verb.
   [[nodiscard]] bool Confirm(const QString& verb, const QString& reason) const {
     if (!testing::Eventually(seconds(20),
                              [&] { return app_->Find("push button", verb).has_value(); })) {
@@ -145,7 +145,7 @@ class Console {
       return tab && tab->Press();
     });
   }
-  /// A menu's entry.
+  /// Chooses a menu's entry.
   [[nodiscard]] bool Run(const QStringList& path) const {
     return testing::Eventually(seconds(10), [&] {
       const auto entry = app_->Menu(path);
@@ -166,7 +166,7 @@ class ConsoleTest : public ClusterFixture {
  private Q_SLOTS:
   void initTestCase() { QVERIFY2(desktop_.error().isEmpty(), qPrintable(desktop_.error())); }
 
-  // The order of what follows is that of the slots: one cluster, one console, one story.
+  // The test functions run in this order, on one cluster and one console.
   void Connect_IsLiveAndTellsTheNodes() {
     QVERIFY(cluster_.UpWith(kCluster));
     QVERIFY(console_->Start({"--data-dir", QString::fromStdString(cluster_.Path("data"))}));
@@ -201,7 +201,7 @@ class ConsoleTest : public ClusterFixture {
     Shoot("jobs");
   }
 
-  // While jobs pass, messages are taken out of rings, and the console shows it as it happens.
+  // While jobs pass, instances take messages out of rings, and the console shows it live.
   void Rings_AreSeenMoving() {
     QVERIFY(console_->Page("Rings"));
     const auto moving = [this] {
@@ -212,7 +212,7 @@ class ConsoleTest : public ClusterFixture {
     };
     const auto resting = [&] { return !console_->Column("Rings", "Get/s").isEmpty() && !moving(); };
     QVERIFY2(testing::Eventually(seconds(60), resting), Tree());
-    // One more job for each look: a rate is of one second.
+    // Submits one more job for each look, because a rate covers one second.
     std::vector<std::string> jobs;
     const bool seen = testing::Eventually(seconds(60), [&] {
       if (jobs.size() < kMostJobs) {
@@ -224,7 +224,7 @@ class ConsoleTest : public ClusterFixture {
     QVERIFY2(seen, Tree());
     Shoot("rings-moving");
     QVERIFY(std::ranges::find(jobs, "") == jobs.end());
-    // They stand still again when the jobs are done.
+    // The rates are zero again when the jobs are done.
     QVERIFY(testing::Eventually(seconds(90), [&] {
       return std::ranges::all_of(jobs, [&](const std::string& job) {
         return cluster_.Get(job).value("state", "") == "SUCCEEDED";
@@ -234,7 +234,7 @@ class ConsoleTest : public ClusterFixture {
   }
 
   void Pages_TellWhatTheCommandLineTells() {
-    // Every ring that the command line names is a row, as large as it says.
+    // Every ring that the command line names has a row, with the same size.
     QVERIFY(console_->Page("Rings"));
     const json rings = cluster_.Run({"rings", "--json"}).Document();
     QVERIFY2(!rings["rings"].empty(), rings.dump().c_str());
@@ -243,7 +243,7 @@ class ConsoleTest : public ClusterFixture {
       QVERIFY2(console_->HasRow("Rings", {node, QString::number(ring.value("slots", 0))}), Tree());
     }
     Shoot("rings");
-    // What has passed through the first of them.
+    // The messages that have passed through the first of them.
     const json& first = rings["rings"][0];
     const auto delivered = first["producers"][0].value("delivered", 0);
     QVERIFY2(delivered > 0, first.dump().c_str());
@@ -270,7 +270,7 @@ class ConsoleTest : public ClusterFixture {
 
   void Rebalance_IsPlannedAppliedKeptAndUndone() {
     QVERIFY(console_->Page("Rebalance"));
-    // From the stage that has most to the one that has fewest.
+    // Moves from the stage with the most instances to the one with the fewest.
     const std::map<std::string, int> before = InstancesByStage();
     const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto [to, few] = *std::ranges::min_element(before, by_count);
@@ -298,7 +298,7 @@ class ConsoleTest : public ClusterFixture {
     QVERIFY(console_->Press(keep_name));
     QVERIFY2(console_->Confirm("Keep it", ""), Tree());
     QVERIFY(testing::Eventually(seconds(20), [&] { return Plan(plan) == "DONE"; }));
-    // The console has seen that, too.
+    // The console has seen that too.
     QVERIFY(testing::Eventually(
         seconds(20), [&] { return !console_->app().Find("push button", keep_name).has_value(); }));
     QVERIFY(console_->Run({"Cluster", "Undo a plan…"}));
@@ -326,7 +326,7 @@ class ConsoleTest : public ClusterFixture {
 
   void Scrub_ShowsWhatWasBeforeTheKill() {
     QVERIFY(testing::Eventually(seconds(60), [this] { return cluster_.EveryProcessReady(); }));
-    // To the event before the death, whatever came after it.
+    // Goes to the event before the death, whatever came after it.
     QVERIFY(testing::Eventually(seconds(60), [this] {
       return console_->Run({"Time", "Previous event"}) && !TellsOfDeath(seconds(1));
     }));
@@ -355,7 +355,7 @@ class ConsoleTest : public ClusterFixture {
   }
 
  private:
-  /// State of a plan, as the NodeManager tells it.
+  /// Returns the state of a plan, as the NodeManager tells it.
   std::string Plan(const QString& id) const {
     const json plan = cluster_.Run({"rebalance", "show", id, "--json"}).Document();
     return plan.is_object() ? plan.value("state", "") : "";
@@ -368,13 +368,13 @@ class ConsoleTest : public ClusterFixture {
     }
     return count;
   }
-  /// "What changed" says so.
+  /// Waits until "What changed" reports the death.
   bool TellsOfDeath(seconds limit) const {
     return console_->Says("list item", {killed_, "died"}, limit);
   }
 
   QByteArray tree_;
-  /// What can be seen now, for a failure.
+  /// Returns what can be seen now, for a failed test's report.
   const char* Tree() {
     tree_ = console_->app().Tree().toUtf8();
     return tree_.constData();

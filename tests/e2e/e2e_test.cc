@@ -1,4 +1,4 @@
-// The main job on a real cluster: separate processes, real model, decoded video.
+// Runs the main job on a real cluster: separate processes, a real model, a decoded video.
 #include <signal.h>
 
 #include <set>

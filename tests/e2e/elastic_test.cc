@@ -1,5 +1,5 @@
-// Instances on the move in a real cluster: by hand, by the policy, and while instances are killed.
-// Every accepted job is followed to its end.
+// Moves instances in a real cluster: by hand, by the policy, and while instances are killed. Every
+// accepted job is followed to its end.
 #include <signal.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Three instances that serve x or y; windows of seconds, so that a test sees what else takes
+/// Three instances serve x or y. Windows are seconds long, so that the test need not wait for
 /// minutes.
 constexpr char kCluster[] =
     "workflow_files: [x.yaml, y.yaml]\n"
@@ -56,7 +56,7 @@ class ElasticTest : public ClusterFixture {
     const std::string plan = begun.Document().value("plan_id", "");
     QVERIFY(OfferUntilEnded(load, plan, "DONE"));
     QCOMPARE(Count(to), 2);
-    // The first half of a move is not its end: it serves.
+    // The first half of a move is not its end. It ends when the instance serves.
     QVERIFY(Eventually(seconds(10), [&] { return StageOf(node) == to; }));
     const Outcome undo =
         cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--json"});
@@ -64,7 +64,7 @@ class ElasticTest : public ClusterFixture {
     QVERIFY(OfferUntilEnded(load, undo.Document().value("plan_id", ""), "DONE"));
     QCOMPARE(Count(from), 2);
     QVERIFY2(AllSucceeded(load), Told(load).c_str());
-    // What has been undone is not undone again.
+    // A plan that has been undone cannot be undone again.
     QCOMPARE(cluster_.Run({"rebalance", "undo", QString::fromStdString(plan)}).exit_code, 4);
     Hold(false);
   }
@@ -106,7 +106,7 @@ class ElasticTest : public ClusterFixture {
       QVERIFY2(followed, cluster_.Run({"rebalance", "status"}).out.c_str());
     }
     QVERIFY2(AllSucceeded(load), Told(load).c_str());
-    // Three shifts: each instance moves for a reason.
+    // The load shifts three times, so each move has a reason.
     const int automatic = AutomaticPlans();
     qInfo("%d automatic plans for 3 shifts; %s", automatic, Told(load).c_str());
     QVERIFY(automatic >= 2 && automatic <= 4);
@@ -131,7 +131,7 @@ class ElasticTest : public ClusterFixture {
       if (kill(victim.value("pid", 0), SIGKILL) == 0) ++killed[victim.value("node_id", "")];
     }
     QVERIFY(load.Await(seconds(180)));
-    // The long run's list stays for who wants to read it.
+    // The long run leaves its list for people to read.
     const std::string list =
         IsLong() ? QDir::temp().filePath(QString("onepiece_jobs_%1.txt").arg(seed)).toStdString()
                  : cluster_.Path("jobs.txt");
@@ -143,7 +143,7 @@ class ElasticTest : public ClusterFixture {
       file << job.uid << ' ' << v1::Job::State_Name(job.job.state()) << ' '
            << job.job.error().message() << '\n';
       if (job.job.state() == v1::Job::SUCCEEDED) continue;
-      // A lost job says whose death it was.
+      // A lost job names the instance that died.
       QVERIFY2(job.job.error().reason() == "LOST", job.job.DebugString().c_str());
       const bool names_killed = std::any_of(killed.begin(), killed.end(), [&](const auto& node) {
         return job.job.error().message().find(node.first) != std::string::npos;
@@ -157,7 +157,7 @@ class ElasticTest : public ClusterFixture {
     const auto shifts = static_cast<int>(whole / shift);
     qInfo("%zu offered, %d accepted, %s; %d automatic plans over %d shifts; each job: %s",
           load.jobs().size(), accepted, Told(load).c_str(), plans, shifts, list.c_str());
-    // An instance follows each shift, and a killed one may have to be made up for; more is
+    // One move follows each shift, and one may make up for each killed instance. More moves are
     // flapping.
     QVERIFY2(plans <= 2 * shifts + kills, cluster_.Run({"rebalance", "list"}).out.c_str());
   }
@@ -173,7 +173,7 @@ class ElasticTest : public ClusterFixture {
     const json instance = cluster_.Process(node);
     return instance.value("state", "") == "READY" ? instance.value("stage", "") : "";
   }
-  /// Every instance serves, or is out of the way for good.
+  /// Returns whether every instance serves or has left for good.
   bool Settled() const {
     const std::vector<json> instances = cluster_.Instances();
     return !instances.empty() && std::ranges::all_of(instances, [](const json& instance) {
@@ -188,7 +188,7 @@ class ElasticTest : public ClusterFixture {
     }
     return count;
   }
-  /// The stage that has two instances, and one of them.
+  /// Returns the stage that has two instances, and one of them.
   std::pair<std::string, std::string> Donor() const {
     const std::string stage = Count("x") == 2 ? "x" : "y";
     for (const auto& instance : cluster_.Instances()) {
@@ -201,7 +201,7 @@ class ElasticTest : public ClusterFixture {
     const Outcome held = cluster_.Run(QStringList{"rebalance", "hold"} + release);
     QVERIFY2(held.exit_code == 0, held.err.c_str());
   }
-  /// A little of both, below what one instance of each can take.
+  /// Offers a little of both, below what one instance of each can take.
   static void Offer(JobLoad& load, seconds duration) {
     const auto until = std::chrono::steady_clock::now() + duration;
     while (std::chrono::steady_clock::now() < until) {

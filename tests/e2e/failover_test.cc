@@ -51,7 +51,7 @@ class FailoverTest : public ClusterFixture {
  private Q_SLOTS:
   void initTestCase() {
     QVERIFY(cluster_.Up({"--nodemanagers", "3"}));
-    // A voter each: the loss of any one is survived from the beginning.
+    // All three are voters, so the group survives the loss of any one from the beginning.
     const json status = ClusterStatus();
     QVERIFY2(status.value("healthy", false), status.dump(1).c_str());
     QCOMPARE(status["replicas"].size(), std::size_t{3});
@@ -218,7 +218,7 @@ class FailoverTest : public ClusterFixture {
         Eventually(seconds(30), [&] { return std::filesystem::exists(cluster_.Path("ready")); }));
     const std::string address =
         json::parse(local::ReadFile(cluster_.Path("ready"))).value("address", "");
-    // As an operator who mixes up two clusters' addresses.
+    // An operator may mix up two clusters' addresses like this.
     const std::string both = State().nodemanagers[0] + "," + address;
     const Outcome status = cluster_.Run(
         {"cluster", "status", "--json", "--nodemanager", QString::fromStdString(both)});
@@ -266,7 +266,7 @@ class FailoverTest : public ClusterFixture {
   }
   int PidOf(const std::string& node) const {
     for (const auto& record : State().processes) {
-      // Of one that is not running it is 0, which would be this process's group.
+      // The pid of a process that does not run is 0, which would mean this process's group.
       if (record.node_id == node && record.process.pid > 0) return record.process.pid;
     }
     return 1 << 30;

@@ -1,4 +1,4 @@
-// An instance that is told to stop: its work goes on elsewhere, from the step that it had reached.
+// An instance is told to stop. Its work continues elsewhere, from the step that it had reached.
 #include <signal.h>
 
 #include "cluster/local/data_dir.h"
@@ -30,8 +30,8 @@ class HandoverTest : public ClusterFixture {
     const std::string frames = FramesHash(whole.Document());
     QVERIFY(!frames.empty());
 
-    // Enough for both instances, one being computed and others queued: as many as are let in while
-    // nobody knows what they cost.
+    // Enough jobs for both instances to compute one and queue others. The proxy admits that many
+    // while it does not know their cost.
     std::vector<std::string> uids;
     for (int i = 0; i < 4; ++i) {
       uids.push_back(cluster_.Submit(kJob));

@@ -1,5 +1,5 @@
-// Both shipped applications on one cluster: image to video shares the text encoder and the decoder
-// with text to video, and its death is not the other's.
+// Runs both shipped applications on one cluster. Image to video shares the text encoder and the
+// decoder with text to video, and its death does not harm the other.
 #include <signal.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSide = 64;
 
-/// A red disc at the left on black: what the model was trained on.
+/// A red disc at the left on black, like the images of the training.
 std::string Disc() {
   std::string rgb(static_cast<std::size_t>(kSide * kSide * 3), '\0');
   for (std::int64_t y = 0; y < kSide; ++y) {
@@ -80,7 +80,7 @@ class ImageToVideoTest : public ClusterFixture {
     QCOMPARE(verdict.colour, std::string("red"));
     QCOMPARE(verdict.motion, std::string("right"));
 
-    // Without a cluster, and as one stage: the same frames.
+    // The frames are the same without a cluster and as one stage.
     for (const QString workflow : {"tiny-wan-i2v", "tiny-wan-i2v-fused"}) {
       const Outcome alone = cluster_.Run(
           QStringList{"generate", "--json", "--workflow",
@@ -113,7 +113,7 @@ class ImageToVideoTest : public ClusterFixture {
       untouched.push_back(
           cluster_.Submit({"--prompt", "a blue square moving up", "--steps", "20"}));
     };
-    submit();  // No more than these two are let in while nobody knows what they cost.
+    submit();  // The proxy admits only these two while it does not know their cost.
     QVERIFY(Eventually(std::chrono::seconds(60), [&] {
       const json job = cluster_.Get(doomed);
       return job.value("stage", "") == "diffusion" && job.value("step", 0) > 0;
@@ -141,7 +141,7 @@ class ImageToVideoTest : public ClusterFixture {
             "--steps",  steps,
             "--seed",   "3"};
   }
-  /// Process id of the READY instance that serves this stage of the application; 0: none.
+  /// Returns the process id of the READY instance that serves this stage of the application, or 0.
   int Served(const std::string& stage, const std::string& app) const {
     return cluster_.Serving(stage, app).value("pid", 0);
   }

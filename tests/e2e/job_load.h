@@ -1,4 +1,4 @@
-// Offers jobs to one proxy at a given rate and says what became of them.
+// Offers jobs to one proxy at a given rate and reports their outcomes.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,9 @@ namespace onepiece::e2e {
 struct OfferedJob {
   std::chrono::steady_clock::time_point at;
   std::string app;
-  std::string uid;     ///< Empty: refused,
-  std::string reason;  ///< and why,
-  bool retry = false;  ///< and whether it was told when to try again.
+  std::string uid;     ///< Empty if the job was refused.
+  std::string reason;  ///< Why it was refused.
+  bool retry = false;  ///< Whether the refusal said when to retry.
   v1::Job job;         ///< As Await() found it.
 };
 
@@ -26,18 +26,18 @@ class JobLoad {
   /// `proxy`: host:port.
   explicit JobLoad(const std::string& proxy);
 
-  /// Offers a job. `numbers`: its parameters.
+  /// Offers a job with the parameters `numbers`.
   const OfferedJob& Offer(const std::string& app, const std::map<std::string, double>& numbers,
                           std::chrono::seconds deadline = std::chrono::seconds(120),
                           const std::string& tenant = "");
-  /// Offers one every `interval` for `duration`.
+  /// Offers a job every `interval` for `duration`.
   void OfferFor(std::chrono::milliseconds duration, std::chrono::microseconds interval,
                 const std::string& app, const std::map<std::string, double>& numbers);
-  /// Waits until all accepted jobs have ended; false when `limit` passes first.
+  /// Waits until all accepted jobs have ended. Returns false if `limit` passes first.
   bool Await(std::chrono::seconds limit);
 
   [[nodiscard]] const std::vector<OfferedJob>& jobs() const { return jobs_; }
-  /// Accepted jobs by final state; "LOST"-like reasons of failed ones as "FAILED(reason)".
+  /// Returns the number of accepted jobs by final state. Failed ones count as "FAILED(reason)".
   [[nodiscard]] std::map<std::string, int> Counts() const;
 
  private:
@@ -45,14 +45,15 @@ class JobLoad {
   std::vector<OfferedJob> jobs_;
 };
 
-/// All accepted jobs succeed within two minutes, and there are some.
+/// Returns whether all accepted jobs succeed within two minutes, and there are some.
 bool AllSucceeded(JobLoad& load);
-/// Counts() as text.
+/// Returns Counts() as text.
 std::string Told(const JobLoad& load);
 
-/// Creation to end, s.
+/// Returns the time from creation to end, in seconds.
 double LatencyOf(const v1::Job& job);
-/// Waiting in front of all its stages, computing in one of them, and on the way between them, s.
+/// Returns seconds: the wait in front of all its stages, the computation in one of them, and the
+/// transfers between them.
 double QueuedOf(const v1::Job& job);
 double ComputedOf(const v1::Job& job, const std::string& stage);
 double TransferOf(const v1::Job& job);

@@ -17,7 +17,7 @@ double SquaredDistance(const Rgb& a, const Rgb& b) {
   return sum;
 }
 
-/// What of a frame is not background.
+/// The part of a frame that is not background.
 struct Shape {
   double area = 0, x = 0, y = 0;  ///< Pixels, and the centroid.
   Rgb colour_sum{};
@@ -31,7 +31,7 @@ Rgb PixelAt(const media::Frames& frames, std::int64_t frame, std::int64_t y, std
   return {channel(0), channel(1), channel(2)};
 }
 
-/// The median colour of a frame's border: the shape covers less than half of it.
+/// Returns the median colour of a frame's border. The shape covers less than half of the border.
 Rgb Background(const media::Frames& frames, std::int64_t frame) {
   std::array<std::vector<double>, 3> channels;
   for (std::int64_t y = 0; y < frames.height; ++y) {
@@ -87,7 +87,7 @@ std::string NearestColour(const Rgb& colour) {
 }
 
 std::string NameMotion(const Shape& first, const Shape& last) {
-  constexpr double kMoved = 8;  // Pixels; a moving shape does about 24, a still one under 3.
+  constexpr double kMoved = 8;  // Pixels. A moving shape moves about 24, a still one under 3.
   const double dx = last.x - first.x, dy = last.y - first.y;
   if (std::max(std::abs(dx), std::abs(dy)) >= kMoved) {
     if (std::abs(dx) > std::abs(dy)) return dx > 0 ? "right" : "left";

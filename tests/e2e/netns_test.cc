@@ -1,5 +1,5 @@
-// A cluster on two hosts: two network namespaces with one cable between them, services started by
-// hand, ring messages over ucx. The cable is cut in the middle of a job.
+// Runs a cluster on two hosts: two network namespaces with one cable between them, services started
+// by hand, ring messages over ucx. The cable is cut in the middle of a job.
 #include "tests/netns.h"
 
 #include <signal.h>
@@ -39,7 +39,8 @@ class TwoHosts {
   [[nodiscard]] static QString a() { return testing::NamespaceName("a"); }
   [[nodiscard]] static QString b() { return testing::NamespaceName("b"); }
 
-  /// False: this process may not, or the kernel cannot; `why` is ip's word for it.
+  /// Returns false if this process has no permission or the kernel lacks support. `why` is the
+  /// error text of ip.
   bool Make(std::string& why) {
     testing::RemoveForgottenNamespaces();
     if (FindProgram("ip").isEmpty()) {
@@ -51,7 +52,7 @@ class TwoHosts {
     return first.exit_code == 0;
   }
 
-  /// What went wrong; empty: nothing.
+  /// Returns what went wrong, or an empty text.
   std::string Join() {
     const QStringList cable = {"link", "add",  kCable, "type",  "veth",
                                "peer", "name", kCable, "netns", b()};
@@ -66,7 +67,7 @@ class TwoHosts {
     return errors;
   }
 
-  /// The kernel finds out a little later that a cable has two ends. Until then ucx cannot use it.
+  /// The kernel notices a little later that a cable has two ends. Until then ucx cannot use it.
   [[nodiscard]] bool IsUp() const {
     const auto up = [](const QString& host) {
       return Ip({"-n", host, "-br", "link", "show", kCable}).out.find(" UP ") != std::string::npos;
@@ -74,8 +75,8 @@ class TwoHosts {
     return up(a()) && up(b());
   }
 
-  /// Silently: packets get lost; otherwise the kernel tells senders that the link is down. Like
-  /// Mend, says what went wrong.
+  /// Cuts the cable. If `silently`, packets get lost; otherwise the kernel tells senders that the
+  /// link is down. Returns what went wrong, like Mend.
   std::string Cut(bool silently) {
     return silently ? Nft("add table inet cut; add chain inet cut in { type filter hook input "
                           "priority 0; policy drop; }; add rule inet cut in iif lo accept")
@@ -198,7 +199,7 @@ class NetnsTest : public QObject {
     testing::Pause(std::chrono::seconds(5));
     const std::string during = Get(uid).value("state", "unknown");
     QCOMPARE(hosts_.Mend(silent), std::string());
-    // Else the cut came too late to be in the way of anything.
+    // Otherwise the cut came too late to disturb anything.
     QCOMPARE(during, std::string("RUNNING"));
     const Outcome watched = Run({"watch", QString::fromStdString(uid), "--json"}, 90);
     QVERIFY2(watched.exit_code == 0, (watched.out + watched.err).c_str());
@@ -218,7 +219,7 @@ class NetnsTest : public QObject {
              Status().dump(1).c_str());
   }
 
-  // For `ip`: `onepiece` on host A.
+  // Arguments for `ip` that run `onepiece` on host A.
   [[nodiscard]] QStringList Command(const QStringList& arguments) const {
     return QStringList{"netns", "exec", hosts_.a(), ONEPIECE_BINARY_DIR "/bin/onepiece"} +
            arguments + QStringList{"--nodemanager", nodemanager_};

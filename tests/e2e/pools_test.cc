@@ -1,5 +1,6 @@
-// Two applications whose text encoder and decoder are one pool each: they share instances and
-// weights, come and go while the other is served, and one's dead instance is not the other's.
+// Two applications share a pool of text encoders and a pool of decoders. They share instances and
+// weights, come and go while the other is served, and the death of one's instance does not harm the
+// other.
 #include <signal.h>
 
 #include <QTcpSocket>
@@ -25,7 +26,7 @@ void ReplaceAll(std::string& text, const std::string& from, const std::string& t
     text.replace(at, from.size(), to);
 }
 
-/// The value of the line that begins with `metric`; -1 when there is none.
+/// Returns the value of the line that begins with `metric`, or -1 if there is none.
 double Scraped(const std::string& address, const std::string& metric) {
   const auto colon = address.rfind(':');
   QTcpSocket socket;
@@ -77,7 +78,7 @@ class PoolsTest : public ClusterFixture {
     for (const std::string& uid : uids) {
       const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
-      // Equal weights, prompt and seed: an equal video.
+      // Equal weights, prompt and seed give an equal video.
       if (sha.empty()) sha = job.value("sha256", "");
       QCOMPARE(job.value("sha256", ""), sha);
     }
@@ -86,7 +87,8 @@ class PoolsTest : public ClusterFixture {
     const double weights = Scraped(address, "onepiece_stage_weight_bytes" + labels);
     QVERIFY(weights > 0);
     QCOMPARE(Scraped(address, "onepiece_stage_weight_shared_bytes" + labels), weights);
-    // Two encodings were computed, the prompt's and the empty one's, for whichever application.
+    // Two encodings were computed for both applications together: the prompt's and the empty
+    // prompt's.
     QCOMPARE(Scraped(address, "onepiece_stage_conditioning_cache_misses_total" + labels), 2.0);
     QCOMPARE(Scraped(address, "onepiece_stage_conditioning_cache_hits_total" + labels), 10.0);
   }
@@ -123,7 +125,7 @@ class PoolsTest : public ClusterFixture {
 
   void KilledDiffusion_OfOneLeavesTheOtherUntouched() {
     std::vector<std::string> untouched;
-    // Large and long, so that it is still computed when its instance is killed.
+    // The job is large and long, so that it is still computed when its instance is killed.
     const std::string doomed =
         cluster_.Submit({"--app", "two", "--prompt", "a red circle moving right", "--steps", "100",
                          "--width", "128", "--height", "128", "--deadline", "150"});

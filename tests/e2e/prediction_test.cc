@@ -1,5 +1,5 @@
-// What the simulator predicts, and what a real cluster does: the same arrivals, and stages that
-// take in the simulator what they took in the cluster.
+// Compares the simulator's prediction with a real cluster. Arrivals are the same, and stages take
+// as long in the simulator as they took in the cluster.
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +13,8 @@ namespace {
 
 using std::chrono::seconds;
 
-/// Asked for. Both stages and all services share a few cores: together they are busy for less than
-/// one and a half of them.
+/// The requested times. Both stages and all services share a few cores and together keep fewer than
+/// one and a half of them busy.
 constexpr double kSecondsX = 0.05, kSecondsY = 0.15;
 
 struct Spread {
@@ -37,7 +37,7 @@ Spread SpreadOf(std::vector<double> values) {
   return spread;
 }
 
-/// A stage whose jobs took that long, and the way from it to the next one or the database.
+/// A stage whose jobs took that long, and the transfer from it to the next one or to the database.
 void AddStage(v1::SimulatedApp& app, const std::string& name, const Spread& took,
               double transfer_s) {
   v1::SimulatedStage& stage = *app.add_stages();
@@ -57,7 +57,7 @@ v1::SimulationConfig SettingsFor(double duration_s) {
   return settings;
 }
 
-/// What a cluster did, or would do.
+/// The result of a cluster, or a prediction of it.
 struct Outcomes {
   double throughput = 0, mean_s = 0, p95_s = 0;
   int rejected = 0;
@@ -96,15 +96,15 @@ class PredictionTest : public ClusterFixture {
     const Outcomes measured = OutcomesOf(load, horizon_s);
     const Outcomes predicted = Predict(profile, arrivals, horizon_s);
     Tell(share, profile, predicted, measured, static_cast<int>(arrivals.size()));
-    // Times that others' work draws out come in spells, and the simulator draws each by itself: a
-    // short run on a busy machine then says little.
+    // Other work on the machine lengthens times in spells, but the simulator draws each time by
+    // itself. So a short run on a busy machine says little.
     const v1::SimulatedStage& y = profile.apps(0).stages(1);
     const bool disturbed = y.seconds_per_unit() > 1.1 * kSecondsY || y.variation() > 0.15;
     if (disturbed) qWarning("the stages had to wait for a processor: wide bounds");
     QVERIFY2(
         std::abs(ErrorOf(predicted.throughput, measured.throughput)) <= (disturbed ? 0.4 : 0.1),
         "throughput");
-    // Close to what the stages can take, a few percent more or less of a job double its wait.
+    // Near the capacity of the stages, a few percent more time for a job doubles its wait.
     if (disturbed || share > 1) return;
     QVERIFY2(std::abs(ErrorOf(predicted.mean_s, measured.mean_s)) <= (share > 0.5 ? 0.5 : 0.25),
              "mean latency");
@@ -113,8 +113,8 @@ class PredictionTest : public ClusterFixture {
  private:
   using Trace = std::vector<simulator::Arrival>;
 
-  /// A few jobs first, so that the simulator knows the costs too; then a Poisson process. Returns
-  /// when the jobs were really offered.
+  /// Offers a few jobs first, so that the simulator knows the costs too, and then a Poisson
+  /// process. Returns when the jobs were really offered.
   Trace Offer(JobLoad& load, double share, double duration_s) const {
     constexpr double kWarmUp = 2;
     Trace plan = {{.time_s = 0}, {.time_s = 0.5}, {.time_s = 1}};
@@ -140,7 +140,7 @@ class PredictionTest : public ClusterFixture {
     return offered;
   }
 
-  /// What the stages took, and the ways between them.
+  /// Returns how long the stages and the transfers between them took.
   static v1::SimulationProfile Measure(const JobLoad& load) {
     std::vector<double> x, y, to_y, to_end;
     for (const OfferedJob& job : load.jobs()) {

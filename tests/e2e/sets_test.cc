@@ -1,5 +1,5 @@
-// An instance that is moved to another workflow set and brought back while it computes: what it has
-// taken in either set it finishes.
+// An instance is moved to another workflow set and brought back while it computes. It finishes the
+// jobs that it has taken in either set.
 #include <algorithm>
 
 #include "tests/e2e/calibrated_cluster.h"
@@ -20,7 +20,7 @@ constexpr char kCluster[] =
     "  - {stage: x, count: 2}\n"
     "elasticity: {policy: static, window_s: 10}\n";
 constexpr char kMoved[] = "instance-x-1";
-/// Within it the instance must have moved and taken a job, on a loaded machine too.
+/// The instance must have moved and taken a job within this time, also on a loaded machine.
 constexpr seconds kConfirmWithin(25);
 
 }  // namespace
@@ -63,14 +63,14 @@ class SetsTest : public ClusterFixture {
     QVERIFY(std::ranges::any_of(away.jobs(), [](const OfferedJob& offered) {
       return offered.job.timings_size() == 1 && offered.job.timings(0).node() == kMoved;
     }));
-    // It serves at home again.
+    // It serves in its own set again.
     QVERIFY(OfferUntilMovedComputes(at_home, 0.5));
     QVERIFY2(AllSucceeded(at_home), Told(at_home).c_str());
   }
 
  private:
   bool Computes() const { return cluster_.Process(kMoved).value("running_jobs", 0) > 0; }
-  /// One job after the other, as it is not said which instance gets it.
+  /// Submits one job after the other, because nobody can say which instance gets a job.
   bool OfferUntilMovedComputes(JobLoad& load, double seconds_x) const {
     const auto until = std::chrono::steady_clock::now() + seconds(60);
     while (std::chrono::steady_clock::now() < until) {
@@ -79,7 +79,7 @@ class SetsTest : public ClusterFixture {
     }
     return false;
   }
-  /// `onepiece rebalance ARGUMENTS`; the id of the plan that it began.
+  /// Runs `onepiece rebalance ARGUMENTS`. Returns the id of the plan that it began.
   std::string Begin(const QStringList& arguments) const {
     const Outcome begun =
         cluster_.Run(QStringList{"rebalance"} + arguments + QStringList{"--json"});

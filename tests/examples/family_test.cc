@@ -1,5 +1,5 @@
-// A second model family as its author would write it: tests/examples/family, built outside the tree
-// against the installed SDK, then loaded beside Wan's plug-in.
+// Tests a second model family, tests/examples/family. It is built outside the tree against the
+// installed SDK and then loaded beside Wan's plug-in.
 #include <QTemporaryDir>
 #include <QtTest>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
 
 const std::string kWanPlugin = ONEPIECE_BINARY_DIR "/lib/onepiece/stages/wan.so";
 const std::string kWanModel = ONEPIECE_SOURCE_DIR "/resources/models/tiny-wan-t2v";
-constexpr float kValues[] = {0.5F, -0.25F};  // What the toy multiplies its two channels by.
+constexpr float kValues[] = {0.5F, -0.25F};  // The toy's factors for its two channels.
 
 std::string Bytes(const std::vector<float>& values) {
   std::string bytes(values.size() * sizeof(float), '\0');
@@ -39,7 +39,7 @@ void WriteJson(const std::string& path, const nlohmann::json& json) {
   tensor::WriteFile(path, json.dump());
 }
 
-/// A model of the toy family.
+/// Writes a model of the toy family.
 void WriteModel(const std::string& dir) {
   WriteJson(dir + "/model_index.json", {{"transformer", {"toy", "ToyTransformer"}}});
   WriteJson(dir + "/transformer/config.json", {{"_class_name", "ToyTransformer"}, {"channels", 2}});
@@ -90,7 +90,7 @@ class FamilyTest : public QObject {
                                .data = message::Buffer::FromString(Bytes({1, 2}))}});
     QVERIFY2(outputs.ok(), outputs.status().ToString().c_str());
     QCOMPARE(context.progress.size(), std::size_t{kSteps});
-    // A pixel that is alone sees itself: x becomes x (1 + value · (sigma' - sigma)) in every step,
+    // A single pixel attends to itself: x becomes x (1 + value · (sigma' - sigma)) in every step,
     // with sigmas that fall evenly from 1 to 1/1000, and then 0.
     std::vector<double> sigmas;
     for (int i = 0; i < kSteps; ++i) sigmas.push_back(1 - 0.999 * i / (kSteps - 1));

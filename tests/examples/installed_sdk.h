@@ -9,15 +9,15 @@
 
 namespace onepiece::examples {
 
-/// Empty when the program ends well, else what it said.
+/// Returns an empty text if the program succeeds, else its output.
 inline std::string RunTool(const QString& program, const QStringList& arguments) {
   constexpr int kTimeoutS = 300;
   const testing::Outcome outcome = testing::RunProgram(program, arguments, kTimeoutS);
   return outcome.exit_code == 0 ? "" : program.toStdString() + ": " + outcome.out + outcome.err;
 }
 
-/// Installs the SDK into `sdk` and builds the project in `source` with it into `build`. Empty when
-/// that went well, else what the tool said that failed.
+/// Installs the SDK into `sdk` and builds the project in `source` with it into `build`. Returns an
+/// empty text on success, else the output of the tool that failed.
 inline std::string BuildAgainstSdk(const QString& sdk, const QString& source,
                                    const QString& build) {
   const QStringList steps[] = {

@@ -45,7 +45,7 @@ class InvertStage final : public sdk::Stage {
         pixels[i] = static_cast<char>(
             static_cast<unsigned char>(value + strength * (255 - 2 * value) + 0.5));
       }
-      // Somebody may watch, and somebody may have cancelled the job.
+      // Reports progress, and notices that the job was cancelled.
       ONEPIECE_RETURN_IF_ERROR(
           context.Progress(static_cast<int>(frame) + 1, static_cast<int>(count)));
     }

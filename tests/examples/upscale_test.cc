@@ -1,5 +1,5 @@
-// docs/examples/upscale as its reader would use it: built outside the tree against the installed
-// SDK, then run in a workflow of a cluster.
+// Tests docs/examples/upscale as a reader would use it: built outside the tree against the
+// installed SDK, then run in a workflow of a cluster.
 #include <filesystem>
 #include <string>
 
@@ -25,7 +25,7 @@ class UpscaleTest : public ClusterFixture {
   void initTestCase() {
     const std::string wrong = examples::BuildAgainstSdk(Path("sdk"), kExample, Path("build"));
     QVERIFY2(wrong.empty(), wrong.c_str());
-    // Beside the product's own plug-ins, as in an installation.
+    // The plug-in lies beside the product's own plug-ins, as in an installation.
     const fs::path plugins = cluster_.Path("stages");
     fs::create_directories(plugins);
     for (const auto& entry : fs::directory_iterator(kPlugins)) {

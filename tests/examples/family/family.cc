@@ -1,6 +1,6 @@
-// A second model family, as somebody else would write it: the installed SDK's headers and nothing
-// else of the tree. Its transformer is one self-attention over pixels, without queries and keys of
-// its own.
+// A second model family, as a stage author would write it: with the installed SDK's headers and
+// nothing else of the tree. Its transformer is one self-attention over pixels, without queries and
+// keys of its own.
 #include <cmath>
 #include <memory>
 #include <optional>
