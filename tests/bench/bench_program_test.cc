@@ -1,5 +1,5 @@
 // `onepiece-bench` from outside: one document in the form that scripts rely on, and nothing left
-// behind. What it measures is not judged here.
+// behind. The test does not judge the measurements.
 #include <set>
 #include <string>
 
@@ -73,7 +73,7 @@ class BenchProgramTest : public QObject {
       QVERIFY2(name.ends_with("." + row["peer"].get<std::string>()), name.c_str());
       QVERIFY2(row["ratio"].get<double>() > 0 && row["theirs"].get<double>() > 0, name.c_str());
     }
-    QCOMPARE(compared, 10);  // Rate of four, p50 of five, one wake-up.
+    QCOMPARE(compared, 10);  // The rates of four, the p50 of five, one wake-up.
   }
 
   void Fabric_IsOneDocument() {

@@ -34,7 +34,7 @@ Json Machine() {
           {"system", std::string(system.sysname) + " " + system.release}};
 }
 
-// Three digits that count, whatever the magnitude.
+// Shows about three significant digits.
 std::string Number(double value) {
   char text[40];
   std::snprintf(text, sizeof(text), value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : "%.3f", value);

@@ -1,4 +1,4 @@
-// What every `onepiece bench` verb prints (docs/benchmarks.md, "The report").
+// The report that every `onepiece bench` verb prints (docs/benchmarks.md, "The report").
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,11 +9,11 @@
 
 namespace onepiece::bench {
 
-/// The same number of somebody else, measured in alternation with ours.
+/// The peer's number, measured in alternation with ours.
 struct Comparison {
   std::string peer;
   double theirs = 0;
-  double ratio = 0;  ///< Above 1: we are better. Median over the pairs; the extremes beside it.
+  double ratio = 0;  ///< Above 1: we are better. The median over the pairs; the extremes follow.
   double ratio_min = 0;
   double ratio_max = 0;
 };
@@ -21,7 +21,7 @@ struct Comparison {
 /// One measured number.
 struct BenchResult {
   std::string name;      ///< "hop.4KiB.p50"; unique in its report.
-  std::string workload;  ///< What was done, for people.
+  std::string workload;  ///< The work, described for people.
   std::string metric;
   std::string unit;
   std::string better = "lower";
@@ -36,14 +36,15 @@ struct BenchReport {
   std::vector<BenchResult> results;
 };
 
-/// Of an even number, the larger one of the two in the middle. REQUIRES: there are any.
+/// Returns the median; of an even number of values, the larger one of the two in the middle.
+/// REQUIRES: there is a value.
 double MedianOf(std::vector<double> values);
 
-/// {"machine":{…},"results":[…]}; the machine is this one.
+/// Returns {"machine":{…},"results":[…]}. The machine is this one.
 nlohmann::ordered_json ToJson(const BenchReport& report);
-/// A table for people: a line for each result.
+/// Returns a table for people with a line for each result.
 std::string ToText(const BenchReport& report);
-/// Writes one of the two to stdout.
+/// Writes one of the two formats to stdout.
 void Print(const BenchReport& report, bool json);
 
 }  // namespace onepiece::bench

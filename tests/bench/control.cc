@@ -38,7 +38,7 @@ std::string ErrorText(int error) { return std::generic_category().message(error)
 
 void Die(const std::string& message) {
   std::fprintf(stderr, "onepiece-bench: %s\n", message.c_str());
-  // Not exit(): threads of the peers' libraries may still run.
+  // Does not call exit(), because threads of the peers' libraries may still run.
   std::fflush(stderr);
   _exit(EXIT_FAILURE);
 }
@@ -47,7 +47,7 @@ void PinTo(int core) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core % static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))), &cores);
-  // A container may forbid the core: the measurement is then an unpinned one.
+  // A container may forbid the core. Then the measurement is not pinned.
   if (sched_setaffinity(0, sizeof(cores), &cores) != 0) {
     std::fprintf(stderr, "onepiece-bench: not pinned to core %d: %s\n", core,
                  ErrorText(errno).c_str());

@@ -1,5 +1,5 @@
-// What the processes of one measurement share: a block of memory for rendezvous, start, stop and
-// results, and how they are started and pinned. Internal to onepiece-bench.
+// The block of memory that the processes of one measurement share for rendezvous, start, stop and
+// results, and functions that start and pin the processes. Internal to onepiece-bench.
 #pragma once
 
 #include <sys/types.h>
@@ -19,42 +19,46 @@ namespace onepiece::bench {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-/// CLOCK_MONOTONIC, the same in every process of the machine.
+/// Returns CLOCK_MONOTONIC, which is the same in every process of the machine.
 inline std::int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-/// Ends this process with a message on stderr: a measurement that cannot go on has no result.
+/// Ends this process with a message on stderr, because a measurement that cannot continue has no
+/// result.
 [[noreturn]] void Die(const std::string& message);
 
-/// Binds this process, and every thread that it will start, to one core (modulo the cores there
-/// are).
+/// Binds this process, and every thread that it will start, to one core (modulo the number of
+/// cores).
 void PinTo(int core);
 
-/// A word that processes wait on: spins are for measurements, this is for everything around them.
+/// A word that processes wait on. Measurements spin; everything around them uses this word.
 class SharedFlag {
  public:
   void Set(std::uint32_t value = 1);
   [[nodiscard]] std::uint32_t Get() const { return word_.load(); }
-  /// Sleeps until the flag is not 0. Dies when that takes longer than any rendezvous should.
+  /// Sleeps until the flag is not 0. Ends the process if that takes longer than any rendezvous
+  /// should.
   void Await() const;
-  /// Sleeps for `limit`, or until somebody sets the flag; not at all if it is not `value` now.
+  /// Sleeps for `limit` or until somebody sets the flag. Returns at once if the flag is not `value`
+  /// now.
   void SleepWhile(std::uint32_t value, Nanoseconds limit) const;
 
  private:
   std::atomic<std::uint32_t> word_{0};
 };
 
-/// Lives in memory that all processes of a measurement map. Zero is its initial state.
+/// The shared state. It lives in memory that all processes of a measurement map. All zeros is its
+/// initial state.
 struct Control {
   static constexpr std::size_t kSlots = 48;
   static constexpr std::size_t kSlotBytes = 4064;
 
-  /// Bytes that one process leaves for another, once.
+  /// Bytes that one process leaves for another once.
   struct Slot {
     SharedFlag written;
     std::uint32_t length = 0;
     std::array<char, kSlotBytes> bytes;
   };
-  /// Two lines that two processes play ping-pong with.
+  /// The two cache lines of the ping-pong of two processes.
   struct alignas(128) Line {
     std::atomic<std::uint64_t> word{0};
   };
@@ -89,7 +93,9 @@ class ControlBlock {
   Control* control_ = nullptr;
 };
 
-/// The processes of one measurement. Killed by the destructor if they still run. Thread-confined.
+/// The processes of one measurement. The destructor kills those that still run.
+///
+/// Threading: thread-confined.
 class Children {
  public:
   Children() = default;
@@ -98,7 +104,8 @@ class Children {
   Children& operator=(const Children&) = delete;
   /// Starts this program again with `arguments`.
   absl::Status Start(std::vector<std::string> arguments);
-  /// Waits until all have ended well.
+  /// Waits until all have succeeded.
+  ///
   /// Errors: UNAVAILABLE (one failed), DEADLINE_EXCEEDED.
   absl::Status Join(Nanoseconds limit);
 

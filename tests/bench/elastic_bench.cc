@@ -25,9 +25,9 @@ struct Load {
   const char* name;
   const char* kind;
   double load;        ///< Device seconds offered per device second.
-  double duration_s;  ///< A day, where the load changes over one.
+  double duration_s;  ///< A day if the load changes over a day.
 };
-// What the fused workflow just takes with all devices.
+// The load that the fused pipeline just takes with all devices.
 constexpr Load kLoads[] = {
     {"steady", "poisson", 0.6, 6 * 3600},
     {"diurnal", "diurnal", 0.4, 24 * 3600},
@@ -39,9 +39,8 @@ struct Way {
   System system;
   SimulationOptions options;
   std::vector<Trial> trials;
-  std::vector<SimulationResult>
-      results;      ///< Of each trial; empty: it cannot be done with the devices.
-  int devices = 0;  ///< That it needs.
+  std::vector<Result> results;  ///< One for each trial. Empty if the devices do not suffice.
+  int devices = 0;              ///< The devices that it needs.
   std::string setting;
 };
 
@@ -66,7 +65,7 @@ absl::StatusOr<std::vector<Trial>> MakeTrials(const Load& load, const System& sy
   return trials;
 }
 
-// The fewest devices that stay where they are.
+// Finds the fewest devices that suffice without moves.
 absl::StatusOr<Way> Fixed(const System& system, const std::vector<Trial>& trials) {
   Way way{.system = system, .trials = trials};
   ONEPIECE_ASSIGN_OR_RETURN(way.options.placement,
@@ -78,8 +77,8 @@ absl::StatusOr<Way> Fixed(const System& system, const std::vector<Trial>& trials
   return way;
 }
 
-// The policy's settings that reserve least and are in time, beginning with the fixed placement.
-// `fixed` itself when none is.
+// Finds the policy's settings that reserve least and are in time, beginning with the fixed
+// placement. Returns `fixed` itself if none are.
 absl::StatusOr<Way> Elastic(const Way& fixed) {
   Way best = fixed;
   for (const double floor : {0.0, 0.5, 0.75}) {
@@ -106,7 +105,7 @@ absl::StatusOr<Way> Elastic(const Way& fixed) {
       best = std::move(way);
     }
   }
-  // Does it need more devices than those that stay where they are?
+  // Checks whether the policy needs more devices than the fixed placement.
   Way tight = best;
   tight.system.devices = fixed.devices;
   ONEPIECE_ASSIGN_OR_RETURN(

@@ -1,5 +1,5 @@
-// `onepiece bench elastic`: what disaggregation and moving instances save, in the simulator and in
-// embedded clusters.
+// `onepiece bench elastic`: measures what disaggregation and moving instances save, in the
+// simulator and in embedded clusters.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,16 @@
 namespace onepiece::bench {
 
 /// The rows elastic.sim.{steady,diurnal,bursty}.{monolithic,static} for a profile: GPU seconds
-/// reserved per job at equal SLO and hardware. `say` hears what is being done.
-/// Errors: as those of the simulator.
+/// reserved per job at equal SLO and hardware. Calls `say` with the step under way.
+///
+/// Errors: those of the simulator.
 absl::StatusOr<BenchReport> RunSimulatedElasticBench(
     const v1::SimulationProfile& profile, const std::function<void(const std::string&)>& say);
 
 /// The rows elastic.cluster.{steady,diurnal,bursty}.{monolithic,static}: instance seconds reserved
 /// per job, in embedded clusters of tiny-wan that this starts and ends, with the same number of
 /// instance processes and the same arrivals for `seconds`.
+///
 /// Errors: those of local::Up, CANCELLED.
 absl::StatusOr<BenchReport> RunClusterElasticBench(
     double seconds, std::stop_token stop, const std::function<void(const std::string&)>& say);

@@ -38,7 +38,7 @@ constexpr double kSloFactor = 3;
 constexpr base::Duration kPollInterval = std::chrono::milliseconds(250);
 constexpr base::Duration kJobLimit = std::chrono::seconds(60);
 
-/// A policy that sees a load of seconds as another sees one of hours.
+/// A policy that reacts to a load of seconds as another one reacts to a load of hours.
 constexpr const char* kMoves =
     "{policy: utilization, window_s: 5, interval_s: 0.5, cooldown_s: 4, threshold: 0.7, "
     "low_threshold: 0.5}";
@@ -63,12 +63,12 @@ constexpr Setup kElastic = {"elastic", "tiny-wan-t2v", "[{count: 4}]", kMoves};
 struct ClusterLoad {
   const char* name;
   const char* kind;
-  double load;  ///< Instances of the fused workflow that it keeps busy, on average.
+  double load;  ///< The mean number of instances of the fused pipeline that it keeps busy.
 };
 constexpr ClusterLoad kClusterLoads[] = {
     {"steady", "poisson", 0.5}, {"diurnal", "diurnal", 0.6}, {"bursty", "bursty", 0.35}};
 
-/// An embedded cluster in a folder of its own; ends with this object. Thread-confined.
+/// An embedded cluster in a folder of its own. It ends with this object. Thread-confined.
 class BenchCluster {
  public:
   static absl::StatusOr<std::unique_ptr<BenchCluster>> Start(const Setup& setup) {
@@ -107,7 +107,7 @@ class BenchCluster {
   std::vector<std::string> nodemanagers_;
 };
 
-/// Sum of a node's onepiece_stage_weight_bytes; 0 when it does not answer.
+/// Returns the sum of a node's onepiece_stage_weight_bytes, or 0 if the node does not answer.
 double WeightsOf(const std::string& metrics_address) {
   const std::vector<std::string> parts = absl::StrSplit(metrics_address, absl::MaxSplits(':', 1));
   int port = 0;
@@ -139,8 +139,8 @@ double WeightsOf(const std::string& metrics_address) {
   return sum;
 }
 
-/// From asking for a job to its end (s); nullopt: rejected or failed. Every job has a prompt of its
-/// own: an encoder remembers.
+/// Returns the seconds from the submission of a job to its end, or nullopt if it was rejected or
+/// failed. Every job has a prompt of its own, because encoders cache prompts.
 std::optional<double> DoJob(client::Client& asks, client::Client& watches, const std::string& app,
                             int number) {
   v1::SubmitJobRequest request;
@@ -156,7 +156,7 @@ std::optional<double> DoJob(client::Client& asks, client::Client& watches, const
   return base::ToSeconds(base::SystemClock().Now() - begun);
 }
 
-/// What one setup did with a load.
+/// The results of one setup with a load.
 struct Measured {
   int offered = 0, done = 0, in_time = 0;
   double reserved_s = 0;  ///< Of instances that are not idle.
@@ -167,7 +167,7 @@ struct Measured {
   }
 };
 
-/// Instances that are in use now, and the weights that all of them hold.
+/// The instances in use now, and the weights that all of them hold.
 absl::Status Look(client::Client& client, int& reserved, double& weights) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, client.GetCluster());
   reserved = 0;
@@ -183,7 +183,7 @@ absl::Status Look(client::Client& client, int& reserved, double& weights) {
 absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>& arrivals,
                                  double duration_s, double slo_s, std::stop_token stop) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(setup));
-  // A rejected client asks again until its job would be late.
+  // A rejected client retries until its job would be late.
   const auto asks = cluster->MakeClient(base::FromSeconds(slo_s));
   const auto watches = cluster->MakeClient(kJobLimit);
   for (int i = 1; i <= 4; ++i) (void)DoJob(*watches, *watches, setup.app, -i);
@@ -192,7 +192,7 @@ absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>&
   const auto& clock = base::SystemClock();
   const base::MonotonicTime begun = clock.Now();
   const base::MonotonicTime end = begun + base::FromSeconds(duration_s);
-  std::vector<std::jthread> jobs;  // Last: they end before what they write to goes.
+  std::vector<std::jthread> jobs;  // Last, so that they end before the data that they write to.
   int looks = 0;
   for (base::MonotonicTime now = begun, looked = begun; now < end; now = clock.Now()) {
     if (stop.stop_requested())
@@ -226,7 +226,7 @@ absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>&
   return measured;
 }
 
-/// Seconds of a job that meets no other, in the fused workflow: the median of a few.
+/// Returns the seconds of a job that meets no other, in the fused pipeline: the median of a few.
 absl::StatusOr<double> UnloadedLatency() {
   ONEPIECE_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(kMonolithic));
   const auto client = cluster->MakeClient(kJobLimit);

@@ -24,7 +24,7 @@ using fabric::Op;
 constexpr base::Duration kPatience = std::chrono::seconds(10);
 constexpr int kClientCore = 1;
 
-/// The same work done through the fabric and by the processor alone.
+/// The same work through the fabric and by the processor alone.
 struct Work {
   std::string operation;
   std::string size;
@@ -33,7 +33,7 @@ struct Work {
   std::function<void()> theirs;
 };
 
-// Microseconds that one call takes: the median over batches, each long enough for the clock.
+// Returns the microseconds of one call: the median over batches, each long enough for the clock.
 absl::StatusOr<double> Time(const std::function<absl::Status()>& call, Nanoseconds window) {
   constexpr std::int64_t kBatchNs = 20'000;
   int batch = 1;
@@ -130,7 +130,7 @@ void AddCopies(Bed& bed, const std::string& size, std::size_t bytes, std::vector
                   bytes] { std::memcpy(bed.own.data(), bed.region->bytes().data(), bytes); }});
 }
 
-// The word counts up by compare-and-swap, so that each of them succeeds.
+// Each compare-and-swap counts the word up, so that each succeeds.
 void AddAtomics(Bed& bed, std::vector<Work>& works) {
   works.push_back(
       {.operation = "fetch_add",

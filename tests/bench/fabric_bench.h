@@ -10,14 +10,17 @@
 namespace onepiece::bench {
 
 struct FabricBenchOptions {
-  /// A backend as --fabric of every service names it; empty: shared memory.
+  /// A backend, written like --fabric of every service. Empty: shared memory.
   std::string fabric;
   std::vector<std::string> sizes = {"64B", "4KiB", "64KiB", "1MiB", "4MiB", "64MiB"};
   bool peers = true;  ///< Compare with the processor doing the same.
   bool quick = false;
 };
 
-/// One operation a chain, awaited, from this process to a region of its own. Blocks for seconds.
+/// Measures chains of one awaited operation, from this process to a region of its own.
+///
+/// Blocking: seconds.
+///
 /// Errors: those of the fabric, INVALID_ARGUMENT.
 absl::StatusOr<BenchReport> RunFabricBench(const FabricBenchOptions& options);
 

@@ -41,12 +41,12 @@ struct Size {
 constexpr std::array<Size, 4> kSizes = {
     {{"4KiB", 4096}, {"200kB", 200'000}, {"4.2MB", 4'200'000}, {"28MB", 28'000'000}}};
 
-/// What the receiver says of one message. Both processes read the same CLOCK_MONOTONIC.
+/// The receiver's report about one message. Both processes read the same CLOCK_MONOTONIC.
 struct Receipt {
   std::int64_t seen_ns = 0;    ///< The receiver woke up and saw it in the ring.
   std::int64_t ready_ns = 0;   ///< Copied out, checked and decoded.
   std::int64_t worker_ns = 0;  ///< A task worker has it.
-  std::uint64_t bytes = 0;     ///< Of its artifact.
+  std::uint64_t bytes = 0;     ///< The bytes of its artifact.
 };
 
 /// One hop, in nanoseconds; the parts add up to the total.
@@ -67,7 +67,7 @@ absl::Status SystemError(const char* what) {
 /// The receiving process. Thread-confined.
 class Peer {
  public:
-  /// Ends the process: closes its input, and kills it when that does not help.
+  /// Ends the process: closes its input, and kills it if that does not help.
   ~Peer();
   Peer() = default;
   Peer(const Peer&) = delete;
@@ -186,8 +186,8 @@ absl::StatusOr<Hop> Measure(node::Outbox& outbox, const v1::Endpoint& receiver, 
   hop.total = receipt.worker_ns - Ns(start);
   hop.parts[Hop::kSerialise] = delivered.encode.count();
   hop.parts[Hop::kDeserialise] = receipt.ready_ns - receipt.seen_ns;
-  // The receiver may see the message before the acknowledgement is back here: no wake-up was waited
-  // for then.
+  // The receiver may see the message before the acknowledgement is back here. Then nobody waited
+  // for a wake-up.
   const std::int64_t sent = std::min(acknowledged, receipt.seen_ns);
   hop.parts[Hop::kRing] = sent - Ns(start) - delivered.encode.count();
   hop.parts[Hop::kWakeUp] = (receipt.seen_ns - sent) + (receipt.worker_ns - receipt.ready_ns);
@@ -222,7 +222,7 @@ BenchResult Summarise(const Size& size, const std::vector<Hop>& hops, const char
   return result;
 }
 
-/// The cluster's shared memory, gone at the end also when a process died.
+/// Removes the cluster's shared memory at the end, also if a process died.
 struct Cluster {
   ~Cluster() { (void)fabric::UnlinkStale(id); }
   const std::string id =
@@ -289,7 +289,7 @@ int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes) {
   std::fflush(stdout);
 
   runtime::RequestScheduler scheduler({}, std::make_unique<runtime::IndividualMode>(), clock);
-  Receipt receipt;  // Of the one message under way: the sender waits for it.
+  Receipt receipt;  // For the one message under way. The sender waits for it.
   std::jthread worker([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       const std::optional<runtime::WorkItem> item =
@@ -300,7 +300,7 @@ int RunHopPeer(const std::string& fabric_uri, std::uint64_t ring_bytes) {
       if (write(STDOUT_FILENO, &receipt, sizeof(receipt)) != sizeof(receipt)) return;
     }
   });
-  // Its input is closed when the sender has ended, however it ended.
+  // The input is closed when the sender has ended, for whatever reason.
   std::jthread watchdog([&](const std::stop_token& stop) {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     while (!stop.stop_requested() && poll(&input, 1, kPollMs) == 0) {

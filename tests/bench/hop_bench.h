@@ -27,9 +27,12 @@ struct HopBenchOptions {
 /// worker of the other process has it: encoding, ring, wake-ups of the receiver and of its worker,
 /// copy out with checksum, decoding. The halves share no code path but shared memory: each has its
 /// own fabric, ring end, codec and, in the receiver, request scheduler. Reports
-/// hop.{4KiB,200kB,4.2MB,28MB}.{p50,p99} in µs; `split` has the same percentile of each part.
-/// Blocks for seconds; start it before other threads load the machine.
-/// Errors: UNAVAILABLE when the receiver does not start, or ends; those of Outbox::Deliver.
+/// hop.{4KiB,200kB,4.2MB,28MB}.{p50,p99} in µs; `split` has the same percentile of each part. Start
+/// it before other threads load the machine.
+///
+/// Blocking: seconds.
+///
+/// Errors: UNAVAILABLE if the receiver does not start, or ends; those of Outbox::Deliver.
 absl::StatusOr<BenchReport> RunHopBench(const HopBenchOptions& options);
 
 /// The receiving process (`onepiece-bench hop-peer URI BYTES`): serves until its standard

@@ -1,4 +1,4 @@
-// `onepiece bench` from outside: the shape of its report, and that it leaves nothing behind.
+// Tests `onepiece bench` from outside: the form of its report, and that it leaves nothing behind.
 #include <set>
 #include <string>
 

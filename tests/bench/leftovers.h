@@ -1,4 +1,4 @@
-// What a benchmark leaves behind in the folders where all programs put their files.
+// Finds files that a benchmark leaves behind in the folders where all programs put their files.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace onepiece::bench {
 
-/// Remembers at its making which files are there, so that it can tell later which are new.
+/// Its constructor records which files exist, so that it can tell later which are new.
 class Leftovers {
  public:
   /// Looks in `folders` for files whose name contains `part`.
   Leftovers(std::vector<std::filesystem::path> folders, std::string part)
       : folders_(std::move(folders)), part_(std::move(part)), before_(Names()) {}
 
-  /// The names of the files that came since, as text; empty when there are none.
+  /// Returns the names of new files as text, or an empty text.
   [[nodiscard]] std::string New() const {
     std::string text;
     for (const std::string& name : Names()) {

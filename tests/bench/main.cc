@@ -1,6 +1,6 @@
-// `onepiece-bench`, which `onepiece bench hop|elastic|ring|fabric` runs: this machine measured, the
-// ring and the fabric beside other people's transports. A program of its own, so that no product
-// links what it is compared with.
+// `onepiece-bench`, which `onepiece bench hop|elastic|ring|fabric` runs: measures this machine, and
+// the ring and the fabric beside other transports. It is a program of its own, so that no product
+// links the peers' libraries.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -130,7 +130,7 @@ void AddFabric(CLI::App& app, terminal::Output& output) {
   });
 }
 
-/// The processes that a measurement starts: this program again, with arguments that are not for
+/// A measurement starts this program again as its processes, with arguments that are not for
 /// people.
 std::optional<int> RunAsPart(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "child")

@@ -21,12 +21,12 @@ constexpr int kProducerCore = 1;
 constexpr Nanoseconds kStreamWarmUp = std::chrono::milliseconds(50);
 constexpr int kRoundTripWarmUps = 500;
 constexpr std::size_t kLargeBytes = 65536;
-constexpr std::uint64_t kLargeMessages = 6;  // At least, of large ones, in a window.
-// The receiver is left alone this long before each message, so that it sleeps.
+constexpr std::uint64_t kLargeMessages = 6;  // The fewest large messages in a window.
+// The sender pauses this long before each message, so that the receiver falls asleep.
 constexpr Nanoseconds kPause = std::chrono::milliseconds(1);
 constexpr Nanoseconds kMeasurePatience = std::chrono::seconds(15);
 
-// The first word of a message: the last one of its producer, or any other.
+// The first word of a message tells a producer's last message from the others.
 constexpr std::uint64_t kEndWord = 0x45444e45;
 constexpr std::uint64_t kDataWord = 0x41544144;
 
@@ -62,9 +62,9 @@ class Receiver {
  public:
   Receiver(Port& port, std::size_t bytes)
       : port_(port), buffer_(std::max<std::size_t>(bytes, 64)) {}
-  /// False: that was the end mark of a producer.
+  /// Returns false if that was the end mark of a producer.
   bool Next() {
-    // A transport that leaves large messages where they are does not write here.
+    // A transport that leaves large messages in place does not write here.
     SetFirstWord(buffer_, 0);
     size_ = port_.Receive(buffer_);
     return FirstWord(buffer_) != kEndWord;
@@ -142,7 +142,7 @@ void Ping(Port& port, const Measurement& what, Control& control) {
   SendEnd(port);
 }
 
-// Each message carries the time at which its sender set out.
+// Each message carries the time at which its sender began.
 void ReceiveWakeUps(Port& port, const Measurement& what, Control& control) {
   Receiver receiver(port, what.message_bytes);
   std::vector<double> us;
@@ -226,7 +226,7 @@ std::vector<std::string> Arguments(const Measurement& what, Role role, int index
           std::to_string(what.window.count())};
 }
 
-// What processes that were killed may have left.
+// Removes files that killed processes may have left.
 void CleanUp(const std::string& name) {
   (void)fabric::UnlinkStale(name);
   for (const char* end : {"", ".forth", ".back"}) shm_unlink(("/" + name + end).c_str());

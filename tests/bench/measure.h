@@ -1,4 +1,4 @@
-// One measurement: its processes started, run and read. Internal to onepiece-bench.
+// Starts, runs and reads the processes of one measurement. Internal to onepiece-bench.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,20 @@ enum class Kind : std::uint8_t {
 };
 
 struct Measurement {
-  std::string port;  ///< Name of what is measured, as OpenPort takes it.
+  std::string port;  ///< The measured port, by the name that OpenPort takes.
   Kind kind = Kind::kStream;
   std::size_t message_bytes = 64;
   int producers = 1;
   Mode mode;
-  Nanoseconds window = std::chrono::milliseconds(150);  ///< How long is measured, after a warm-up.
+  Nanoseconds window =
+      std::chrono::milliseconds(150);  ///< The time of the measurement, after a warm-up.
 };
 
 /// Starts the processes of one measurement, and returns its number.
 absl::StatusOr<double> Measure(const Measurement& measurement);
 
-/// What a process of a measurement does; `arguments` are what Measure has given it. Returns its
-/// exit code.
+/// Does the work of a process of a measurement. Measure made the `arguments`. Returns the exit
+/// code.
 int RunChild(const std::vector<std::string>& arguments);
 
 /// REQUIRES: values is not empty.

@@ -1,4 +1,4 @@
-// One number of both sides, measured in turns.
+// One number of both sides, measured in alternation.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,14 @@ namespace onepiece::bench {
 struct Pairs {
   std::vector<double> ours, theirs;  ///< Theirs is empty, or as long as ours.
 
-  /// What the row has of its own. `name` ends in the peer's.
+  /// The row's own fields. `name` ends in the peer's name.
   struct What {
     std::string name, peer, workload, metric, unit;
     bool higher_is_better = false;
   };
-  /// Medians, and the median of the pairs' ratios. REQUIRES: ours is not empty.
+  /// Returns the medians and the median of the pairs' ratios.
+  ///
+  /// REQUIRES: ours is not empty.
   [[nodiscard]] BenchResult Row(What what) const {
     BenchResult row{.name = std::move(what.name),
                     .workload = std::move(what.workload),

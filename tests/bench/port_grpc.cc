@@ -19,9 +19,10 @@
 namespace onepiece::bench {
 namespace {
 
-constexpr std::size_t kSmall = 4096;  // What a receiver looks at; the rest stays in gRPC's memory.
+constexpr std::size_t kSmall =
+    4096;  // The bytes that a receiver looks at. The rest stays in gRPC's memory.
 
-/// What one operation's completion means. `ok` of the last completion.
+/// The state of one operation. `ok` is that of the last completion.
 struct Completion {
   bool done = false;
   bool ok = false;
@@ -41,7 +42,7 @@ std::size_t CopyStart(grpc::ByteBuffer& buffer, std::span<std::byte> into) {
   return buffer.Length();
 }
 
-// The message's bytes are lent, not copied.
+// gRPC borrows the message's bytes and does not copy them.
 grpc::ByteBuffer Lend(std::span<const std::byte> message) {
   const grpc::Slice slice(message.data(), message.size(), grpc::Slice::STATIC_SLICE);
   return {&slice, 1};
@@ -196,7 +197,7 @@ class GrpcServer final : public Port {
         stream.rpc->Read(&stream.buffer, &stream.read);
         break;
       case Kind::kRead:
-        if (ok) arrived_.push_back(&stream);  // Else: the client has said everything.
+        if (ok) arrived_.push_back(&stream);  // Otherwise the client has sent everything.
         break;
       case Kind::kWrite:
         stream.writing = false;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::uint64_t kPlaces = 4;  // As many messages as the ring of this size holds.
 
-/// The producer copies into shared memory and says so with one store; the consumer notices and does
-/// not touch the bytes. One producer.
+/// The producer copies into shared memory and publishes with one store. The consumer notices and
+/// does not touch the bytes. There is one producer.
 class MemcpyPort final : public Port {
  public:
   explicit MemcpyPort(const Link& link)
@@ -43,7 +43,7 @@ class MemcpyPort final : public Port {
 
   std::size_t Receive(std::span<std::byte> into) override {
     while (lines_[0].word.load(std::memory_order_acquire) <= received_) _mm_pause();
-    // The end mark is told apart by its first word alone.
+    // The first word alone marks the end.
     std::memcpy(into.data(), memory_ + received_ % kPlaces * place_bytes_, sizeof(std::uint64_t));
     lines_[1].word.store(++received_, std::memory_order_release);
     return place_bytes_;
@@ -69,7 +69,7 @@ class PingPongPort final : public Port {
     std::uint64_t word = 0;
     std::memcpy(&word, message.data(), sizeof(word));
     ++turn_;
-    // The turn in the high half, so that each message differs from the one before.
+    // The high half has the turn, so that each message differs from the one before.
     out_.store(turn_ << 32 | (word & 0xffffffff), std::memory_order_release);
   }
 

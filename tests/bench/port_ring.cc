@@ -28,7 +28,7 @@ T OrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// Slots of the control block: who asks, and what the consumer answers.
+// The slots of the control block for a producer's request and the consumer's answer.
 enum SlotOf : std::size_t { kAsk = 0, kGrant = 8, kBye = 16, kBack = 24 };
 
 class RingPort final : public Port {
@@ -57,7 +57,7 @@ class RingPort final : public Port {
     }
   }
 
-  // A ring that goes away under a send makes its outcome unknown: the consumer leaves last.
+  // If a ring goes away during a send, the outcome is unknown. So the consumer leaves last.
   ~RingPort() override {
     producer_.reset();
     if (sends_to_ != nullptr) sends_to_->written.Set();
@@ -77,7 +77,7 @@ class RingPort final : public Port {
       if (sent->outcome == ring::SendOutcome::kUnknown || sent->reconnect) {
         Die(sent->detail.ToString());
       }
-      Pause(++refused);  // Full: the consumer has to run.
+      Pause(++refused);  // The ring is full, so the consumer has to run.
     }
   }
 
@@ -93,7 +93,7 @@ class RingPort final : public Port {
   }
 
  private:
-  // Short at first; then the processor goes to the other producers.
+  // The first pauses are short. Later ones give the processor to the other producers.
   static void Pause(int refused) {
     constexpr int kSpins = 64;
     constexpr int kRelaxesPerSpin = 16;
@@ -144,7 +144,7 @@ class RingPort final : public Port {
   std::unique_ptr<ring::RecoveryRunner> recovery_;
   std::unique_ptr<ring::Producer> producer_;
   std::uint64_t message_id_ = 0;
-  Control::Slot* sends_to_ = nullptr;  // Said good-bye through.
+  Control::Slot* sends_to_ = nullptr;  // The slot for the good-bye.
   std::vector<const Control::Slot*> receives_from_;
 };
 

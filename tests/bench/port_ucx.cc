@@ -19,7 +19,7 @@ void Check(ucs_status_t status, const char* what) {
   if (status != UCS_OK) Die(std::string("UCX: ") + what + ": " + ucs_status_string(status));
 }
 
-// As ucx_perftest does, a window of messages is under way in both directions.
+// A window of messages is under way in both directions, as in ucx_perftest.
 class UcxPort final : public Port {
  public:
   explicit UcxPort(const Link& link)
@@ -43,7 +43,7 @@ class UcxPort final : public Port {
   }
 
   ~UcxPort() override {
-    // A sender of a long message waits for answers that only our progress gives.
+    // A sender of a long message waits for answers that only our progress calls give.
     for (const Control::Slot* bye : byes_) {
       while (bye->written.Get() == 0) ucp_worker_progress(worker_);
     }
@@ -102,7 +102,7 @@ class UcxPort final : public Port {
 
   struct Receive_ {
     std::vector<std::byte> buffer;
-    void* request = nullptr;  // Null: complete already, of `bytes`.
+    void* request = nullptr;  // Null if it is complete already, with `bytes`.
     std::size_t bytes = 0;
     ucp_tag_recv_info_t info{};
   };
@@ -176,7 +176,7 @@ class UcxPort final : public Port {
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h endpoint_ = nullptr;
   std::deque<void*> sends_;
-  std::vector<const Control::Slot*> byes_;  // Of those that send to us.
+  std::vector<const Control::Slot*> byes_;  // The good-byes of our senders.
   Control::Slot* said_ = nullptr;           // Ours.
   std::vector<Receive_> receives_;
   std::size_t next_ = 0;

@@ -9,8 +9,8 @@
 namespace onepiece::bench {
 namespace {
 
-// From here on a message is lent to ZeroMQ instead of copied: what an application that minds would
-// do.
+// ZeroMQ borrows messages of this size or more instead of copying them, as an application that
+// cares would do.
 constexpr std::size_t kLendBytes = 4096;
 
 class ZeroMqPort final : public Port {
@@ -44,7 +44,7 @@ class ZeroMqPort final : public Port {
   }
 
   std::size_t Receive(std::span<std::byte> into) override {
-    // Its memory is private to this process: no copy out of it.
+    // ZeroMQ's memory is private to this process, so nothing is copied out of it.
     if (!pull_.recv(message_, zmq::recv_flags::none)) Die("ZeroMQ brings no message");
     if (message_.size() < kLendBytes) std::memcpy(into.data(), message_.data(), message_.size());
     return message_.size();
@@ -53,7 +53,7 @@ class ZeroMqPort final : public Port {
   void Flush() override {
     push_.close();
     pull_.close();
-    // Waits for what is under way.
+    // Waits for the messages under way.
     context_.close();
   }
 

@@ -1,4 +1,4 @@
-// What a benchmark that takes no options but --json is as a program.
+// The main function of a benchmark that takes no options but --json.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace onepiece::bench {
 
-/// Measures and prints the report; the program's exit code. `name`: of the program.
+/// Measures and prints the report. Returns the exit code. `name` is the program's name.
 inline int ReportMain(int argc, char** argv, const char* name,
                       absl::FunctionRef<BenchReport()> measure) {
   const bool json = argc == 2 && std::string(argv[1]) == "--json";

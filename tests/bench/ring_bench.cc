@@ -10,17 +10,17 @@
 namespace onepiece::bench {
 namespace {
 
-constexpr std::size_t kSmallBytes = 4096;       // Up to here, rate and latency say something.
-constexpr std::size_t kBandwidthBytes = 65536;  // From here on, bandwidth does.
+constexpr std::size_t kSmallBytes = 4096;       // Up to this size, rate and latency are meaningful.
+constexpr std::size_t kBandwidthBytes = 65536;  // From this size on, bandwidth is.
 
-/// One row: our measurement, the peer's, and how their numbers become the row's.
+/// One row: our measurement, the peer's, and how their numbers become those of the row.
 struct Row {
   std::string metric;
   std::string size;
   std::string workload;
   std::string unit;
   std::string better;
-  double scale = 1;  ///< Of the measurement's number to the row's unit.
+  double scale = 1;  ///< Factor from the measurement's number to the row's unit.
   Measurement ours;
   std::optional<Measurement> theirs;
 };
@@ -31,7 +31,7 @@ std::string Name(const Row& row, const std::string& peer) {
   return peer.empty() ? name : name + "." + peer;
 }
 
-// Alternating pairs: whatever else the machine does meets both sides.
+// Measures alternating pairs, so that other work on the machine affects both sides.
 absl::StatusOr<BenchResult> Run(const Row& row, const std::string& peer, int pairs) {
   BenchResult result{.name = Name(row, peer),
                      .workload = row.workload,
@@ -49,7 +49,7 @@ absl::StatusOr<BenchResult> Run(const Row& row, const std::string& peer, int pai
     if (!row.theirs.has_value()) continue;
     const auto other = Measure(*row.theirs);
     if (!other.ok()) {
-      // A peer that fails costs its own comparison, not the run.
+      // A failing peer costs its own comparison and not the run.
       std::fprintf(stderr, "%s: %s\n", result.name.c_str(), other.status().ToString().c_str());
       result.runs = pair + 1;
       break;
@@ -76,7 +76,7 @@ class Plan {
     if (options.quick) window_ = std::chrono::milliseconds(60);
   }
 
-  // Every row of one size.
+  // Returns every row of one size.
   absl::Status Add(const std::string& size) {
     const auto bytes = ParseSize(size);
     if (!bytes.ok()) return bytes.status();
@@ -91,13 +91,13 @@ class Plan {
     return absl::OkStatus();
   }
 
-  /// Rows with the peer each is compared with, "" for none.
+  /// Rows, each with its peer, "" for none.
   [[nodiscard]] const std::vector<std::pair<Row, std::string>>& rows() const { return rows_; }
 
  private:
   static bool IsLimit(const std::string& peer) { return peer == "memcpy" || peer == "pingpong"; }
 
-  // A row for each peer that `takes` accepts; without any peer, our number alone.
+  // Adds a row for each peer that `takes` accepts. Without any peer, adds our number alone.
   template <typename Takes>
   void ForPeers(const Row& row, const Takes& takes) {
     bool any = false;

@@ -14,8 +14,9 @@
 
 namespace onepiece::chaos {
 
-/// Ownership: Owns the processes: they die with the thread that started them.
-/// Threading: Thread-confined.
+/// Ownership: owns the processes: they die with the thread that started them.
+///
+/// Threading: thread-confined.
 class Group {
  public:
   static constexpr int kReplicas = 3;

@@ -9,10 +9,12 @@
 
 namespace onepiece::chaos {
 
-/// Ownership: Owns the namespaces: gone with the object, or with the next run of a test.
-/// Threading: Thread-confined. Make() moves the calling thread and those that it starts later, so
+/// Ownership: owns the namespaces: gone with the object, or with the next run of a test.
+///
+/// Threading: thread-confined. Make() moves the calling thread and those that it starts later, so
 /// it comes before any thread that uses the network.
-/// Errors: As text, in the words of the system; empty: none.
+///
+/// Errors: as text, in the words of the system; empty: none.
 class Hosts {
  public:
   explicit Hosts(int count) : count_(count) {}

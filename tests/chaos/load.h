@@ -19,8 +19,9 @@
 
 namespace onepiece::chaos {
 
-/// Ownership: Owns the clients and their threads.
-/// Threading: One thread uses it; WaitForWrite() and the counters also while it runs.
+/// Ownership: owns the clients and their threads.
+///
+/// Threading: one thread uses it; WaitForWrite() and the counters also while it runs.
 class Load {
  public:
   struct Options {

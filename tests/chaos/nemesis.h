@@ -23,7 +23,7 @@ enum class Fault : std::uint8_t {
 inline constexpr int kFaults = 7;
 const char* NameOf(Fault fault);
 
-/// Threading: Thread-confined, the group's thread.
+/// Threading: thread-confined, the group's thread.
 class Nemesis {
  public:
   explicit Nemesis(Group& group, Hosts& hosts) : group_(group), hosts_(hosts) {}

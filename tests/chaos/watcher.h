@@ -16,7 +16,7 @@ namespace onepiece::chaos {
 /// Keeps a copy of the load's registers. Each stream lasts some seconds. The next one continues
 /// after the last revision, at any replica that serves it.
 ///
-/// Threading: Thread-safe.
+/// Threading: thread-safe.
 class Watcher {
  public:
   explicit Watcher(const std::vector<std::string>& addresses);

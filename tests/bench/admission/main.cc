@@ -1,8 +1,8 @@
 // `onepiece-bench-admission`: a proxy's refusals and goodput at 1 × and 10 × the load that its set
 // can take, and its refusals in a flood. The proxy, its gRPC server, the databases and the entrance
 // ring are the real ones; the instance takes jobs out of its ring and computes nothing, and the
-// capacity is given. Clients are threads of this process that give way to the proxy: elsewhere they
-// have machines of their own.
+// capacity is given. Clients are threads of this process with a lower priority than the proxy,
+// because elsewhere they have machines of their own.
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,10 +30,10 @@ namespace {
 using namespace std::chrono_literals;
 using database::Require;
 
-constexpr double kJobSeconds = 0.02;  // Of the pool's one worker.
+constexpr double kJobSeconds = 0.02;  // Of the pool's only worker.
 constexpr double kShare = 0.95;
 constexpr double kCapacity = kShare / kJobSeconds;  // Jobs a second.
-constexpr double kFlood = 1e6;                      // More than they manage.
+constexpr double kFlood = 1e6;                      // More than the clients manage.
 constexpr int kSenders = 8;
 constexpr int kSenderNice = 10;  // Above that of the proxy.
 constexpr int kRounds = 5;
@@ -50,7 +50,7 @@ base::Duration ThreadCpu() {
   return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
 }
 
-/// The proxy, and how long its refusals take from the handler's entry to its end.
+/// The proxy. It measures how long its refusals take, from the handler's entry to its end.
 class TimedProxy final : public v1::GenerationService::Service {
  public:
   explicit TimedProxy(proxy::ProxyService& proxy) : proxy_(proxy) {}
@@ -68,7 +68,7 @@ class TimedProxy final : public v1::GenerationService::Service {
     }
     return status;
   }
-  /// Of the refusals so far, which are then forgotten: wall time and processor time.
+  /// Returns wall time and processor time of the refusals so far, and forgets them.
   std::pair<std::vector<double>, std::vector<double>> Take() {
     const base::MutexLock lock(mutex_);
     return {std::exchange(refusals_, {}), std::exchange(cpu_, {})};
@@ -155,7 +155,7 @@ v1::Capacity Capacity() {
   return capacity;
 }
 
-/// Offers `rate` jobs a second evenly, or as many as the senders manage, while it lives.
+/// While it lives, offers `rate` jobs a second evenly, or as many as the senders manage.
 class Offer {
  public:
   Offer(const std::string& address, double rate) {
@@ -192,7 +192,7 @@ struct Window {
 
 Window Run(const std::string& address, double rate, Sink& sink, TimedProxy& proxy) {
   const Offer offer(address, rate);
-  testing::Pause(kWarmUp);  // What the bucket had saved up is spent.
+  testing::Pause(kWarmUp);  // Spends what the bucket had saved up.
   (void)proxy.Take();
   const auto start = std::chrono::steady_clock::now();
   const int jobs = sink.jobs(), sent = offer.sent();
@@ -212,7 +212,7 @@ double Quantile(std::vector<double> values, double quantile) {
   return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
-/// What several windows of one load say.
+/// The results of several windows of one load.
 class Series {
  public:
   void Add(const Window& window) {
@@ -220,7 +220,7 @@ class Series {
     cpu_.insert(cpu_.end(), window.cpu.begin(), window.cpu.end());
     offered_.push_back(window.offered);
   }
-  /// Rows "{name}.p50" and so on. `how` the jobs were offered, for people.
+  /// Rows "{name}.p50" and so on. `how` says for people how the jobs were offered.
   void Report(const std::string& name, const char* how, BenchReport& report) const {
     char workload[160];
     std::snprintf(

@@ -1,5 +1,5 @@
 // `onepiece-bench-consensus` from outside: real groups of three, one document in the form that
-// scripts rely on, and nothing left behind. What it measures is not judged here.
+// scripts rely on, and nothing left behind. The test does not judge the measurements.
 #include <filesystem>
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-// Three servers that agree, ours or etcd's: started, asked who leads, killed. Internal to
+// Starts three servers that agree, ours or etcd's, asks them who leads, and kills them. Internal to
 // onepiece-bench-consensus.
 #pragma once
 
@@ -18,43 +18,47 @@ namespace onepiece::bench {
 /// What one server says about itself.
 struct MemberView {
   bool leads = false;
-  std::uint64_t index = 0;  ///< How far its log is.
+  std::uint64_t index = 0;  ///< The last index of its log.
 };
 
-/// What the three servers are.
+/// Describes the three servers.
 struct GroupPlan {
-  std::vector<std::vector<std::string>> arguments;  ///< Of each server, its program first.
-  std::vector<std::string> addresses;               ///< Where clients reach them.
+  std::vector<std::vector<std::string>>
+      arguments;  ///< The arguments of each server, beginning with its program.
+  std::vector<std::string> addresses;  ///< The addresses for clients.
   std::function<absl::StatusOr<MemberView>(const std::string& address)> view;
   WriteCall write;
 };
 
-/// Three onepiece-nodemanager that keep their data under `dir`. A write of 256 bytes is an
-/// ApplyWorkflow whose workflow has so many.
+/// Three onepiece-nodemanager that keep their data under `dir`. A write is an ApplyWorkflow whose
+/// workflow has 256 bytes.
+///
 /// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir);
 /// Three etcd with their defaults. A write is a Put of 256 bytes.
+///
 /// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanEtcd(const std::string& dir);
 
-/// Threading: Thread-confined; the servers end with the thread that started them.
+/// Threading: thread-confined; the servers end with the thread that started them.
 class Group {
  public:
-  /// Starts the servers and waits until one leads and all have the log.
+  /// Starts the servers and waits until one leads and all have its log.
+  ///
   /// Errors: DEADLINE_EXCEEDED, those of local::Spawn.
   static absl::StatusOr<std::unique_ptr<Group>> Start(GroupPlan plan, const std::string& dir);
   ~Group();
 
   absl::StatusOr<Load> Measure(int clients, base::Duration warm_up, base::Duration window);
-  /// Kills the leader (SIGKILL), measures until another one has taken a write, and starts the
-  /// killed one again. Seconds.
+  /// Kills the leader (SIGKILL), measures the seconds until another server has taken a write, and
+  /// restarts the killed one.
   absl::StatusOr<double> FailOver();
 
  private:
   Group(GroupPlan plan, const std::string& dir) : plan_(std::move(plan)), dir_(dir) {}
   absl::Status StartMember(std::size_t member);
   void KillMember(std::size_t member);
-  /// The leader, when all three answer and are equally far.
+  /// Returns the leader if all three answer and their logs are equally long.
   [[nodiscard]] std::optional<std::size_t> SettledLeader() const;
   absl::StatusOr<std::size_t> WaitUntilSettled() const;
 

@@ -44,7 +44,7 @@ void Begin(grpc::GenericStub& stub, const WriteCall& write, grpc::CompletionQueu
   call.reader->Finish(&call.reply, &call.status, &call);
 }
 
-// Cancels what is under way, and takes the answers.
+// Cancels the calls under way and collects their answers.
 template <typename Calls>
 void End(Calls& calls, grpc::CompletionQueue& done) {
   for (auto& call : calls) call.context->TryCancel();

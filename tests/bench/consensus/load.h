@@ -1,5 +1,5 @@
-// The same clients for every kind of server: unary gRPC calls with bytes that are made beforehand.
-// Internal to onepiece-bench-consensus.
+// The same clients serve every kind of server. They make unary gRPC calls with bytes that are
+// prepared beforehand. Internal to onepiece-bench-consensus.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace onepiece::bench {
 
-/// How a write is asked for.
+/// The form of a write.
 struct WriteCall {
   std::string method;  ///< "/package.Service/Method".
   /// The request, serialised, of the `sequence`-th write of a client.
@@ -24,15 +24,18 @@ struct Load {
   double p50_ms = 0, p99_ms = 0;
 };
 
-/// `clients` clients, each with one write in flight, over at most 16 connections to `address`.
-/// A write that is refused (RESOURCE_EXHAUSTED) is asked for again at once, and takes so much
-/// longer. Blocks for warm_up + window.
-/// Errors: of the first write that fails otherwise.
+/// `clients` clients, each with one write in flight, over at most 16 connections to `address`. A
+/// refused write (RESOURCE_EXHAUSTED) is retried immediately, and its time includes the retries.
+///
+/// Blocking: warm_up + window.
+///
+/// Errors: that of the first write that fails in another way.
 absl::StatusOr<Load> RunLoad(const std::string& address, const WriteCall& write, int clients,
                              base::Duration warm_up, base::Duration window);
 
-/// Asks every one of `addresses` for a write, again and again every 20 ms, until one has answered
-/// OK. Returns the time from `start` to that answer. `begin` is called when all connections stand.
+/// Asks each of `addresses` for a write every 20 ms, until one answers OK. Returns the time from
+/// `start` to that answer. Calls `begin` when all connections are up.
+///
 /// Errors: DEADLINE_EXCEEDED after 60 s.
 absl::StatusOr<base::Duration> TimeToFirstWrite(const std::vector<std::string>& addresses,
                                                 const WriteCall& write,

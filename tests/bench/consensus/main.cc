@@ -23,7 +23,7 @@ struct Options {
   bool json = false;
   std::string dir = std::filesystem::temp_directory_path().string();
   std::vector<int> clients = {1, 16, 64, 256};
-  int main_clients = 64;  ///< Of the rows without a number of clients in their name.
+  int main_clients = 64;  ///< For the rows whose names have no number of clients.
   int pairs = 5;
   double window_s = 3;
   std::vector<std::string> peers = {"etcd"};
@@ -76,7 +76,7 @@ absl::Status MeasureFailovers(const Options& options, Group& ours, Group* theirs
   const std::string workload = "three members, SIGKILL of the leader, until a write is answered";
   report.results.push_back(
       Row(time, "consensus.failover_s.etcd", workload, "failover", "s", false));
-  // The worst of each side; the ratio is of these two.
+  // Takes the worst value of each side. The ratio is that of these two.
   Pairs worst{{std::ranges::max(time.ours)}, {}};
   if (!time.theirs.empty()) worst.theirs = {std::ranges::max(time.theirs)};
   BenchResult row =
@@ -115,7 +115,7 @@ int Run(const Options& options) {
   }
   const auto report = RunBench(options, dir);
   if (!report.ok()) {
-    // The servers' logs stay, for whoever wants to know why.
+    // Leaves the servers' logs for people who look for the cause.
     std::fprintf(stderr, "onepiece-bench-consensus: %s (logs in %s)\n",
                  report.status().ToString().c_str(), dir.c_str());
     return EXIT_FAILURE;

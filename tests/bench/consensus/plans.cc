@@ -1,4 +1,4 @@
-// How the two kinds of servers are started and spoken to.
+// Starts the two kinds of servers and speaks to them.
 #include <arpa/inet.h>
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/io/coded_stream.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMembers = 3, kWriteBytes = 256;
 constexpr auto kViewLimit = std::chrono::seconds(1);
 
-// Ports that nobody used a moment ago.
+// Returns ports that were free a moment ago.
 absl::StatusOr<std::vector<std::string>> FreeAddresses(std::size_t count) {
   std::vector<std::string> addresses;
   std::vector<int> sockets;
@@ -55,7 +55,7 @@ absl::StatusOr<MemberView> ViewNodeManager(const std::string& address) {
   return MemberView{status.role() == v1::ReplicaStatus::LEADER, status.chosen()};
 }
 
-// A workflow of one stage; the number of the write makes each another one.
+// A workflow of one stage. The number of the write makes each one different.
 std::string ApplyWorkflow(int client, std::uint64_t sequence) {
   v1::ApplyWorkflowRequest request;
   v1::Workflow& workflow = *request.mutable_workflow();
@@ -64,7 +64,8 @@ std::string ApplyWorkflow(int client, std::uint64_t sequence) {
   stage.set_stage("bench");
   stage.set_plugin("bench");
   stage.set_model(absl::StrCat("model-", client, "-", sequence));
-  const std::size_t bytes = workflow.ByteSizeLong() + 3;  // With the tag and length of the name.
+  const std::size_t bytes =
+      workflow.ByteSizeLong() + 3;  // The tag and the length of the name take 3 bytes.
   workflow.set_display_name(std::string(kWriteBytes - std::min(bytes, kWriteBytes), 'x'));
   static const std::string run = std::to_string(getpid());
   static std::uint64_t count = 0;

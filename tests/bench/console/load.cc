@@ -28,7 +28,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr int kWarmUpTicks = 5;
-// As often as the page of logs takes what has come.
+// The interval at which the page of logs takes new lines.
 constexpr auto kLogTick = std::chrono::milliseconds(200);
 
 double Ms(steady_clock::duration time) {
@@ -50,8 +50,8 @@ Spread SpreadOf(std::vector<double> times) {
   return {rank(50), rank(95), times.back()};
 }
 
-/// Posts an event to the GUI thread, and the next one when that has come. Its destructor waits for
-/// its thread, not for its event.
+/// Posts an event to the GUI thread, and the next one after that one has arrived. The destructor
+/// waits for the thread and not for the event.
 class Watchdog {
  public:
   Watchdog() : thread_([this](const std::stop_token& stop) { Run(stop); }) {}
@@ -100,7 +100,7 @@ class Run {
   }
 
  private:
-  /// As a session's threads do it: the GUI thread has no part in making snapshots.
+  /// Makes snapshots on another thread, as a session does. The GUI thread has no part in it.
   void Prepare() {
     next_ = std::async(std::launch::async, [this] { return scene_.Step(); });
   }
@@ -134,11 +134,11 @@ class Run {
     return times;
   }
 
-  /// Nobody shows snapshots here: the session does, and the page takes lines by itself.
+  /// This code shows no snapshots. The session does, and the page takes lines by itself.
   PageTimes MeasureLogs() {
     testing::FakeCluster cluster;
     cluster.SetUp(static_cast<int>(session::LogTail::kMaxProcesses) - 3);
-    auto log = [&, number = 0]() mutable {  // Of every process.
+    auto log = [&, number = 0]() mutable {  // A line of every process.
       ++number;
       cluster.Log(number % 50 == 0 ? v1::LOG_WARNING : v1::LOG_INFO,
                   "job 0b5e8a3c-1111-4222-8333-abcdefabcdef: step " + std::to_string(number));

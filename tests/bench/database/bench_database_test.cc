@@ -1,5 +1,5 @@
 // `onepiece-bench-database` from outside: real servers, one document in the form that scripts rely
-// on, and nothing left behind. What it measures is not judged here.
+// on, and nothing left behind. The test does not judge the measurements.
 #include <set>
 #include <string>
 

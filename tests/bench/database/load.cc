@@ -18,7 +18,7 @@
 namespace onepiece::bench {
 namespace {
 
-/// Seconds of processor that another process has used.
+/// Returns the processor seconds that another process has used.
 double ProcessSeconds(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string text;
@@ -40,7 +40,7 @@ double OwnSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Resident memory, shared memory included.
+/// Returns the resident memory, including shared memory.
 double ResidentBytes(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/statm"));
   double size = 0, resident = 0;
@@ -50,8 +50,8 @@ double ResidentBytes(pid_t pid) {
 
 using Operation = absl::FunctionRef<absl::Status(Session&, std::uint32_t key)>;
 
-/// Client i does the keys i, i + clients, …, and ends with `last` of its last key, which takes part
-/// in the rate, but not in the times of single operations.
+/// Client i uses the keys i, i + clients, …, and ends with `last` of its last key, which counts for
+/// the rate but not for the times of single operations.
 absl::StatusOr<Phase> RunPhase(const Store& store, Sessions& sessions, std::size_t values,
                                Operation operation, Operation last) {
   base::Mutex mutex;

@@ -20,7 +20,7 @@ namespace onepiece::bench {
 namespace {
 
 constexpr int kUsage = 2;
-/// Values of one turn: so many bytes in all, within these numbers of values.
+/// The values of one turn have this many bytes in all, within these numbers of values.
 constexpr std::size_t kTurnBytes = std::size_t{512} << 20, kLeastValues = 16, kMostValues = 20'000;
 const std::map<std::string, std::size_t> kSizes = {
     {"1KiB", 1024}, {"64KiB", 65536}, {"1MiB", 1 << 20}, {"32MiB", 32 << 20}};
@@ -34,12 +34,12 @@ struct Options {
   double share = 1;  ///< Of kTurnBytes.
 };
 
-/// A store by its name in the rows: "fabric" and "grpc" are ours.
+/// A store by its name in the rows. "fabric" and "grpc" are ours.
 struct Contender {
   std::string name;
   std::unique_ptr<Store> store;
-  Sessions sessions;  ///< Connected once, as clients are.
-  Turn first;         ///< Not measured but for memory: it fills what later turns find.
+  Sessions sessions;  ///< Connected once, like clients.
+  Turn first;         ///< Measured for memory only. It fills the memory that later turns use again.
   std::vector<Turn> turns;
   std::vector<std::pair<double, double>> pipelined;  ///< Of Redis.
 };
@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Store>> Start(const std::string& name, const std:
   return name == "redis" ? StartRedis(folder) : StartMemcached(folder);
 }
 
-/// Servers that are new for every size: what a former size left in memory is not measured.
+/// Every size gets new servers, so that the memory of a former size is not measured.
 absl::StatusOr<std::vector<Contender>> StartAll(const Options& options, const std::string& folder) {
   std::vector<std::string> names = {"fabric", "grpc"};
   names.insert(names.end(), options.peers.begin(), options.peers.end());
@@ -83,8 +83,8 @@ constexpr Metric kMetrics[] = {
     {"p99", "one operation, 99th percentile", "us", false, &Phase::p99_us},
     {"cpu", "processor time, server and clients", "us", false, &Phase::cpu_us}};
 
-/// The rows of one size, one door and one peer. Nothing is put over gRPC: the cluster's results
-/// arrive by the fabric.
+/// Returns the rows of one size, one door and one peer. Nothing is put over gRPC, because the
+/// cluster's results arrive by the fabric.
 void AddRows(const Options& options, const std::string& size, const Contender& ours,
              const Contender* theirs, BenchReport& report) {
   const std::string peer = theirs == nullptr ? "none" : theirs->name;
@@ -96,7 +96,7 @@ void AddRows(const Options& options, const std::string& size, const Contender& o
       pairs.ours.push_back(ours.turns[i].*phase.*metric.of_phase);
       if (theirs == nullptr) continue;
       double other = theirs->turns[i].*phase.*metric.of_phase;
-      // Of a rate Redis's better one, with or without pipelining.
+      // Takes Redis's better rate, with or without pipelining.
       if (metric.of_phase == &Phase::rate && i < theirs->pipelined.size()) {
         const auto& [puts, gets] = theirs->pipelined[i];
         other = std::max(other, phase == &Turn::put ? puts : gets);
@@ -175,7 +175,7 @@ int Run(const Options& options) {
   for (const std::string& size : options.sizes) {
     const absl::Status status = MeasureSize(options, size, absl::StrCat(folder, "/", size), report);
     if (status.ok()) continue;
-    // The servers' logs stay, for whoever wants to know why.
+    // Leaves the servers' logs for people who look for the cause.
     std::fprintf(stderr, "onepiece-bench-database: %s (logs in %s)\n", status.ToString().c_str(),
                  folder.c_str());
     return EXIT_FAILURE;

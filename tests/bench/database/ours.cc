@@ -36,12 +36,12 @@ absl::Status Compare(std::size_t bytes, std::byte front, std::byte back, const V
   return same ? absl::OkStatus() : absl::DataLossError("another value came back");
 }
 
-/// What the sessions of one server share.
+/// The state that the sessions of one server share.
 struct Shared {
   std::unique_ptr<fabric::Fabric> fabric;
   node::ClusterView view;
   v1::Endpoint database;
-  /// Results are written once: every turn has its own uids.
+  /// Results are written once, so every turn has uids of its own.
   std::uint32_t turn = 0;
 
   [[nodiscard]] base::Uid UidOf(std::uint32_t key) const {
@@ -99,7 +99,7 @@ class OurSession final : public Session {
   absl::Status Get(std::uint32_t key, const Value& expected) override {
     const base::Uid uid = shared_.UidOf(key);
     const base::MonotonicTime deadline = base::SystemClock().Now() + kLimit;
-    // A put over the ring is done when the ring has it; the database takes it out a moment later.
+    // A put over the ring is done when the ring has it. The database takes it out a moment later.
     while (true) {
       const absl::Status status =
           door_ == Door::kGrpc ? Fetch(uid, expected) : Read(uid, expected, deadline);
@@ -120,7 +120,7 @@ class OurSession final : public Session {
     rpc::SetTimeout(context, kLimit);
     const auto reader =
         rpc::FetchResult(*channel_, "onepiece.v1.DatabaseService", context, request);
-    std::vector<grpc::Slice> pieces;  // The value, in memory as the transport had it.
+    std::vector<grpc::Slice> pieces;  // The value, in the transport's memory.
     std::size_t bytes = 0;
     rpc::ResultPart part;
     while (reader->Read(&part)) {
@@ -140,7 +140,7 @@ class OurSession final : public Session {
   const std::shared_ptr<grpc::Channel> channel_;
 };
 
-/// Waits for what a service writes when it is ready.
+/// Waits for the file that a service writes when it is ready.
 absl::StatusOr<std::string> AwaitAddress(const std::string& ready_file) {
   const base::MonotonicTime deadline = base::SystemClock().Now() + kLimit;
   while (base::SystemClock().Now() < deadline) {

@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Duration kPeerLimit = 20s;
-constexpr int kMegabytes = 3072;  // For memcached, whose classes of sizes leave much unused.
+constexpr int kMegabytes = 3072;  // Memcached's size classes leave much of its memory unused.
 
 std::string KeyOf(std::uint32_t key) { return absl::StrCat("value-", key); }
 
@@ -39,7 +39,7 @@ bool Same(const char* got, std::size_t length, const Value& expected) {
 
 absl::Status Another() { return absl::DataLossError("another value came back"); }
 
-/// A server of somebody else's: a process and its port.
+/// A peer's server: a process and its port.
 class Peer : public Store {
  public:
   ~Peer() override { local::KillAndWait(process_, kPeerLimit); }
@@ -81,7 +81,7 @@ class Peer : public Store {
   int port_ = 0;
 };
 
-/// Of one kind of clients: its sessions can be told to forget everything.
+/// A server for one kind of client. Its sessions can be told to forget everything.
 template <typename Client>
 class PeerOf : public Peer {
  public:
@@ -183,7 +183,7 @@ class Memcached final : public PeerOf<MemcachedSession> {
   }
 };
 
-/// A column of one line of redis-benchmark's table: "SET","13797.86",…
+/// Returns a column of one line of redis-benchmark's table: "SET","13797.86",…
 absl::StatusOr<double> RateIn(std::string_view csv, std::string_view test) {
   for (const absl::string_view line :
        absl::StrSplit(absl::string_view(csv.data(), csv.size()), '\n')) {
@@ -221,7 +221,7 @@ absl::StatusOr<std::unique_ptr<Store>> StartMemcached(const std::string& folder)
 absl::StatusOr<std::pair<double, double>> RedisPipelined(const Store& redis,
                                                          std::size_t value_bytes, int clients,
                                                          std::size_t values) {
-  // At most 16 requests of each client on their way, and at most 64 MiB.
+  // Each client has at most 16 requests and 64 MiB under way.
   const std::size_t depth =
       std::clamp<std::size_t>((std::size_t{64} << 20) / value_bytes / clients, 1, 16);
   const std::string command =

@@ -8,7 +8,7 @@ namespace onepiece::bench {
 
 Value MakeValue(std::size_t bytes) {
   const std::shared_ptr<std::byte[]> memory = message::AllocateAligned(bytes);
-  // Bytes that do not compress, as those of a video.
+  // The bytes do not compress, like those of a video.
   std::uint64_t state = bytes;
   for (std::size_t i = 0; i < bytes; ++i) {
     state = state * 6364136223846793005 + 1442695040888963407;

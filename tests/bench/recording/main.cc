@@ -1,6 +1,6 @@
-// `onepiece-bench-recording`: an hour of about 500 series, recorded and looked at; beside it the
-// same numbers as one SQLite row for each sample, in the same run and with the same settings. Then
-// again with 100 jobs at work.
+// `onepiece-bench-recording`: records an hour of about 500 series and looks at it. Beside it stores
+// the same numbers as one SQLite row for each sample, in the same run and with the same settings.
+// Then does both again with 100 jobs at work.
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// A cluster at work: loads that wander, counters that grow by uneven steps; so many jobs, of which
-/// each makes a step in most seconds, and a new one takes its place when it is done.
+/// A cluster at work. Loads wander and counters grow by uneven steps. Each of a number of jobs
+/// makes a step in most seconds, and a new job replaces one that is done.
 class Cluster {
  public:
   explicit Cluster(int jobs = 0) : jobs_(static_cast<std::size_t>(jobs)) {}
@@ -189,7 +189,7 @@ Figures MeasureRows(const std::string& path) {
       "t_ms INTEGER, value REAL, PRIMARY KEY (series, t_ms)) WITHOUT ROWID");
   sqlite3_stmt *add = nullptr, *look = nullptr, *one = nullptr;
   sqlite3_prepare_v2(file, "INSERT INTO sample VALUES (?1, ?2, ?3)", -1, &add, nullptr);
-  // Each series' value by its key: the index that the table has.
+  // Each series' value by its key, like the table's index.
   sqlite3_prepare_v2(file, "SELECT value FROM sample WHERE series = ?1 AND t_ms = ?2", -1, &look,
                      nullptr);
   sqlite3_prepare_v2(file, "SELECT t_ms, value FROM sample WHERE series = ?1", -1, &one, nullptr);

@@ -1,7 +1,7 @@
-// `onepiece-bench-result`: where the time of a 4 MiB result goes, from the last stage's output in
-// memory to the client's file. Two databases, a proxy, their gRPC servers and the fabric are the
-// real ones, in one process; the last stage and the client are one thread, which does step by step
-// what ResultDelivery and the client library do. So the parts follow each other, and add up.
+// `onepiece-bench-result`: measures where the time of a 4 MiB result goes, from the last stage's
+// output in memory to the client's file. Two databases, a proxy, their gRPC servers and the fabric
+// are the real ones, in one process. One thread plays the last stage and the client, and does step
+// by step what ResultDelivery and the client library do. So the parts follow each other and add up.
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ double Microseconds(base::Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// Microseconds since it was last asked.
+/// Returns the microseconds since the last call.
 class Watch {
  public:
   double Lap() {
@@ -87,7 +87,7 @@ T Value(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-/// The way of an instance into one database.
+/// The path of an instance into one database.
 class Writer {
  public:
   Writer(fabric::Fabric& fabric, const std::string& address)
@@ -183,7 +183,7 @@ struct Set {
   std::unique_ptr<proxy::Proxy> proxy;
 };
 
-/// When that database had its copy.
+/// Returns when that database had its copy.
 std::future<base::MonotonicTime> Copied(database::JobStore& store, const std::string& uid) {
   return std::async(std::launch::async, [&store, uid] {
     const base::MonotonicTime limit = base::SystemClock().Now() + 20s;
@@ -196,7 +196,7 @@ std::future<base::MonotonicTime> Copied(database::JobStore& store, const std::st
   });
 }
 
-/// Steps of the fetch: until the first MiB is there, and the rest.
+/// The steps of the fetch: until the first MiB has arrived, and the rest.
 std::string Fetch(Set& set, const std::string& name, Watch& watch, Hop& hop) {
   grpc::ClientContext context;
   rpc::SetTimeout(context, 20s);
@@ -308,6 +308,6 @@ BenchReport Measure() {
 }  // namespace onepiece::bench
 
 int main(int argc, char** argv) {
-  spdlog::set_level(spdlog::level::off);  // Its lines would be among the report's.
+  spdlog::set_level(spdlog::level::off);  // Its lines would mix with the report.
   return onepiece::bench::ReportMain(argc, argv, "onepiece-bench-result", onepiece::bench::Measure);
 }

@@ -1,5 +1,5 @@
 // `onepiece-bench-wan` from outside: one document in the form that scripts rely on, a peer that is
-// not there, and nothing left behind. What it measures is not judged here.
+// not installed, and nothing left behind. The test does not judge the measurements.
 #include <set>
 #include <string>
 

@@ -1,6 +1,6 @@
-// `onepiece-bench-wan`: the Wan components beside a straight port of the reference's operations
-// and beside Python torch. Apart from onepiece-bench, which has no LibTorch; `onepiece bench wan`
-// runs it.
+// `onepiece-bench-wan`: the Wan components beside a straight port of the reference's operations and
+// beside Python torch. It is a program apart from onepiece-bench, which has no LibTorch. `onepiece
+// bench wan` runs it.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kUsage = 2;
 constexpr double kTolerance = 1e-4;         // Between the sides' outputs.
-constexpr double kShortestSeconds = 0.010;  // Shorter runs are timed several at once.
+constexpr double kShortestSeconds = 0.010;  // Shorter runs are timed in groups.
 
 struct Options {
   bool json = false;
@@ -52,7 +52,7 @@ std::vector<std::string> Command(const std::string& side, const Workload& worklo
           workload.component, workload.inputs, threads};
 }
 
-/// Largest difference as a share of the largest value.
+/// Returns the largest difference as a share of the largest value.
 double RelativeError(const std::vector<float>& ours, const std::vector<float>& theirs) {
   if (ours.size() != theirs.size()) return INFINITY;
   double difference = 0, largest = 0;
@@ -74,8 +74,9 @@ BenchResult Row(const Workload& workload, const std::string& metric, const char*
   return row;
 }
 
-/// Ours beside one peer.
-/// Errors: FAILED_PRECONDITION when the two do not compute the same.
+/// Measures ours beside one peer.
+///
+/// Errors: FAILED_PRECONDITION if the two do not compute the same.
 absl::Status Compare(const Workload& workload, const std::string& peer, const Options& options,
                      const std::string& scratch, BenchResult& time, BenchResult& memory) {
   ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Side::Start(Command("ours", workload, options)));

@@ -1,5 +1,5 @@
-// The Wan components as the reference writes them, operation by operation: what a user of LibTorch
-// gets who ports the Python modules one to one. What `onepiece bench wan` compares with; nothing
+// The Wan components as the reference writes them, operation by operation, as a user of LibTorch
+// would port the Python modules one to one. `onepiece bench wan` compares with this port. Nothing
 // here is tuned.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace onepiece::bench::port {
 
-/// One component folder, read whole. F32.
+/// One component folder, read as a whole, in F32.
 struct Model {
   nlohmann::json config;
   std::map<std::string, at::Tensor> weights;
@@ -22,14 +22,14 @@ struct Model {
   }
 };
 
-/// Linear layer `name`, with its bias when it has one.
+/// Applies the linear layer `name`, with its bias if it has one.
 at::Tensor Linear(const Model& model, const std::string& name, const at::Tensor& x);
-/// softmax(q kᵀ / sqrt(dim) + bias) v over [batch, heads, tokens, dim].
+/// Returns softmax(q kᵀ / sqrt(dim) + bias) v over [batch, heads, tokens, dim].
 at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                      const at::Tensor& bias = {});
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-/// Inputs and outputs as the components' own (stages/wan).
+/// Inputs and outputs are those of the components (stages/wan).
 at::Tensor Transformer(const Model& model, const at::Tensor& hidden, double timestep,
                        const at::Tensor& text);
 at::Tensor Encoder(const Model& model, const at::Tensor& ids, const at::Tensor& mask);

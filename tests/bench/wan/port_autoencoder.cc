@@ -7,7 +7,7 @@
 namespace onepiece::bench::port {
 namespace {
 
-/// What the convolutions remember of the last chunk, in the order in which they are passed.
+/// The memory of the convolutions of the last chunk, in the order in which data passes them.
 struct Cache {
   struct Slot {
     at::Tensor frames;

@@ -1,6 +1,6 @@
-// One side of a comparison: a process that has a component loaded and runs it when told to. All
-// sides speak the same lines over their standard streams ("run N", "output FILE", "memory"), C++
-// and Python alike.
+// One side of a comparison: a process that has loaded a component and runs it on request. All
+// sides, C++ and Python alike, speak the same lines over their standard streams ("run N", "output
+// FILE", "memory").
 #pragma once
 
 #include <sys/types.h>
@@ -13,21 +13,24 @@
 
 namespace onepiece::bench {
 
-/// Not thread-safe. The process ends with this object.
+/// The process ends with this object.
+///
+/// Threading: thread-confined.
 class Side {
  public:
   /// Starts `command` (found in PATH) and waits until it is ready.
+  ///
   /// Errors: UNAVAILABLE (it cannot start or ends), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<Side>> Start(const std::vector<std::string>& command);
   ~Side();
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
 
-  /// Seconds of one run, the mean of `count`.
+  /// Returns the seconds of one run, the mean of `count` runs.
   absl::StatusOr<double> Run(int count);
-  /// Bytes that loading and running took at most, code and libraries aside.
+  /// Returns the peak bytes of loading and running, without code and libraries.
   absl::StatusOr<double> PeakMemory();
-  /// The output of a run as F32.
+  /// Returns the output of a run as F32.
   absl::StatusOr<std::vector<float>> Output(const std::string& scratch_file);
 
  private:
@@ -41,8 +44,8 @@ class Side {
   std::string buffer_;
 };
 
-/// The process of a C++ side: `arguments` are SIDE ("ours" or "port") MODEL_DIR COMPONENT INPUTS
-/// THREADS. Returns its exit code.
+/// Runs the process of a C++ side. `arguments` are SIDE ("ours" or "port") MODEL_DIR COMPONENT
+/// INPUTS THREADS. Returns its exit code.
 int RunSide(const std::vector<std::string>& arguments);
 
 }  // namespace onepiece::bench

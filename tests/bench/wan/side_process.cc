@@ -1,4 +1,4 @@
-// The process of a C++ side: ours, or the straight port.
+// The process of a C++ side: ours or the straight port.
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace onepiece::bench {
 namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
-/// One run; throws nothing but what Guarded turns into a status.
+/// Does one run. Throws only exceptions that Guarded turns into a status.
 using Compute = std::function<absl::StatusOr<at::Tensor>()>;
 
 std::int64_t StatusBytes(const std::string& field) {
@@ -53,7 +53,7 @@ absl::StatusOr<Compute> Ours(const std::string& dir, const std::string& componen
   if (component == "transformer") {
     ONEPIECE_ASSIGN_OR_RETURN(auto loaded, wan::WanTransformer::Load(dir));
     const auto model = Share(std::move(loaded));
-    // Keys and values of the text are made once a job, as the diffusion stage does.
+    // Keys and values of the text are computed once a job, as in the diffusion stage.
     ONEPIECE_ASSIGN_OR_RETURN(const auto text, model->Prepare(in.at("encoder_hidden_states")));
     const double timestep = in.at("timestep").to(at::kDouble).item<double>();
     return [=, hidden = in.at("hidden_states")] { return model->Forward(hidden, timestep, text); };
@@ -128,7 +128,7 @@ absl::Status Answer(const std::string& line, const Compute& compute, std::int64_
 absl::Status Serve(const std::vector<std::string>& arguments) {
   if (arguments.size() != 5) return absl::InvalidArgumentError("side: five arguments");
   tensor::SetComputeThreads(std::stoi(arguments[4]));
-  std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM begins anew.
+  std::ofstream("/proc/self/clear_refs") << "5";  // Resets VmHWM.
   const std::int64_t base = StatusBytes("VmRSS:");
   ONEPIECE_ASSIGN_OR_RETURN(const Tensors inputs, ReadInputs(arguments[3]));
   const auto make = arguments[0] == "ours" ? Ours : Port;

@@ -38,7 +38,7 @@ std::string Bytes(const std::vector<T>& values) {
   return bytes;
 }
 
-/// Normally distributed values, the same on every run.
+/// Returns normally distributed values, the same on every run.
 class Noise {
  public:
   Tensor Make(const std::string& name, const Shape& shape, double deviation, double mean = 0) {
@@ -72,7 +72,8 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<Tensor>
   return absl::OkStatus();
 }
 
-/// Weights whose activations stay near one, so that errors are not lost in large or small numbers.
+/// Makes weights whose activations stay near one, so that errors do not vanish in large or small
+/// numbers.
 absl::Status WriteModel(const std::string& dir, const Json& config,
                         const std::vector<model::TensorSpec>& specs) {
   std::filesystem::create_directories(dir);
@@ -98,10 +99,10 @@ absl::Status WriteModel(const std::string& dir, const Json& config,
 
 /// Sizes of the inputs of one model.
 struct Sizes {
-  std::string label;     ///< Before the component in a row's name.
+  std::string label;     ///< Precedes the component in a row's name.
   std::string model;     ///< Folder with transformer, vae and text_encoder.
-  Shape hidden;          ///< What the transformer sees.
-  Shape latents, video;  ///< What the autoencoder sees.
+  Shape hidden;          ///< The transformer's input.
+  Shape latents, video;  ///< The autoencoder's inputs.
   std::int64_t text_dim = 0, tokens = 0, vocabulary = 0;
 };
 

@@ -1,5 +1,5 @@
-// What is measured: a component of a model, the inputs of one run, and both written to disk so that
-// every side reads the same bytes.
+// The subject of a measurement: a component of a model and the inputs of one run. Both are on disk,
+// so that every side reads the same bytes.
 #pragma once
 
 #include <string>
@@ -17,8 +17,9 @@ struct Workload {
   std::string description;  ///< For people.
 };
 
-/// The shipped tiny model and a mid-size one of random weights, which is written below `scratch`
-/// together with all inputs.
+/// Returns the workloads of the shipped tiny model and of a mid-size one with random weights.
+/// Writes the latter and all inputs below `scratch`.
+///
 /// Errors: NOT_FOUND (the shipped models), INTERNAL (the disk).
 absl::StatusOr<std::vector<Workload>> MakeWorkloads(const std::string& scratch);
 
