@@ -14,7 +14,7 @@
 
 namespace onepiece::chaos {
 
-/// Ownership: owns the processes: they die with the thread that started them.
+/// Ownership: owns the processes. They die with the thread that started them.
 ///
 /// Threading: thread-confined.
 class Group {

@@ -9,12 +9,12 @@
 
 namespace onepiece::chaos {
 
-/// Ownership: owns the namespaces: gone with the object, or with the next run of a test.
+/// Ownership: owns the namespaces. They go with the object, or with the next run of a test.
 ///
 /// Threading: thread-confined. Make() moves the calling thread and those that it starts later, so
 /// it comes before any thread that uses the network.
 ///
-/// Errors: as text, in the words of the system; empty: none.
+/// Errors: as the system's text. An empty text means success.
 class Hosts {
  public:
   explicit Hosts(int count) : count_(count) {}

@@ -21,7 +21,7 @@ namespace onepiece::chaos {
 
 /// Ownership: owns the clients and their threads.
 ///
-/// Threading: one thread uses it; WaitForWrite() and the counters also while it runs.
+/// Threading: one thread uses it, and may call WaitForWrite() and the counters while the load runs.
 class Load {
  public:
   struct Options {

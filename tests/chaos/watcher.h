@@ -16,7 +16,7 @@ namespace onepiece::chaos {
 /// Keeps a copy of the load's registers. Each stream lasts some seconds. The next one continues
 /// after the last revision, at any replica that serves it.
 ///
-/// Threading: thread-safe.
+/// Threading: may be used from any thread.
 class Watcher {
  public:
   explicit Watcher(const std::vector<std::string>& addresses);

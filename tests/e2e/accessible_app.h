@@ -3,7 +3,9 @@
 //
 // Source: https://gitlab.gnome.org/GNOME/at-spi2-core, xml/*.xml (interfaces org.a11y.atspi.*).
 //
-// Threading: thread-confined. Blocking: every call waits for the program, 5 s at most.
+// Threading: thread-confined.
+//
+// Blocking: every call waits for the program, 5 s at most.
 #pragma once
 
 #include <QDBusConnection>
