@@ -27,7 +27,7 @@ struct Load {
   double load;        ///< Device seconds offered per device second.
   double duration_s;  ///< A day if the load changes over a day.
 };
-// The load that the fused pipeline just takes with all devices.
+// The load that the fused workflow just takes with all devices.
 constexpr Load kLoads[] = {
     {"steady", "poisson", 0.6, 6 * 3600},
     {"diurnal", "diurnal", 0.4, 24 * 3600},

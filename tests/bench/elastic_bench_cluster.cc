@@ -63,7 +63,7 @@ constexpr Setup kElastic = {"elastic", "tiny-wan-t2v", "[{count: 4}]", kMoves};
 struct ClusterLoad {
   const char* name;
   const char* kind;
-  double load;  ///< The mean number of instances of the fused pipeline that it keeps busy.
+  double load;  ///< The mean number of instances of the fused workflow that it keeps busy.
 };
 constexpr ClusterLoad kClusterLoads[] = {
     {"steady", "poisson", 0.5}, {"diurnal", "diurnal", 0.6}, {"bursty", "bursty", 0.35}};
@@ -226,7 +226,7 @@ absl::StatusOr<Measured> Measure(const Setup& setup, const std::vector<Arrival>&
   return measured;
 }
 
-/// Returns the seconds of a job that meets no other, in the fused pipeline: the median of a few.
+/// Returns the seconds of a job that meets no other, in the fused workflow: the median of a few.
 absl::StatusOr<double> UnloadedLatency() {
   ONEPIECE_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(kMonolithic));
   const auto client = cluster->MakeClient(kJobLimit);
