@@ -14,9 +14,9 @@ class Metrics;
 namespace onepiece::node {
 
 /// `now` is the time of the clock that made `health`.
-v1::RingHealth ToProto(const ring::Health& health, const std::string& label,
+v1::RingHealth ToProto(const ring::RingHealth& health, const std::string& label,
                        base::MonotonicTime now);
 /// `malformed` is the number of messages that arrived intact and made no sense.
-void ExportRing(const ring::Health& health, std::uint64_t malformed, telemetry::Metrics& metrics);
+void ExportRing(const ring::RingHealth& health, std::uint64_t malformed, telemetry::Metrics& metrics);
 
 }  // namespace onepiece::node

@@ -16,10 +16,12 @@
 
 namespace onepiece::runtime {
 
-/// Owns the loaded stages. Thread-confined.
+/// Ownership: owns the loaded stages.
+/// Threading: used by one thread.
 class FusedWorkflow {
  public:
-  /// Called at every step: stage name, its place in the workflow (0-based), step of steps.
+  /// Called at every step with the stage's name and place in the workflow (from 0), and with the
+  /// step and the number of steps.
   using Progress =
       std::function<void(const std::string& stage, int stage_index, int step, int steps)>;
   struct StageTime {
@@ -27,7 +29,7 @@ class FusedWorkflow {
     base::Duration compute{};
   };
   struct RunResult {
-    std::vector<message::Artifact> artifacts;  ///< Of the last stage.
+    std::vector<message::Artifact> artifacts;  ///< The outputs of the last stage.
     std::vector<StageTime> times;
   };
 
@@ -37,16 +39,20 @@ class FusedWorkflow {
   };
 
   /// Loads every stage, in the order of the workflow.
+  ///
   /// Errors: those of `source` and of Stage::Load.
   static absl::StatusOr<FusedWorkflow> Load(const std::vector<StagePlan>& stages,
                                             const TaskManager::StageSource& source);
 
-  /// Runs one job through all stages; entrances get `inputs`, the files that it brings. Blocks for
-  /// the whole computation.
+  /// Runs one job through all stages. Stages without predecessors get `inputs`, the files that the
+  /// job brings.
+  ///
+  /// Blocking: for the whole computation.
   /// Errors: those of the stages and of Unite.
   absl::StatusOr<RunResult> Run(const message::Parameters& parameters,
                                 const std::vector<message::Artifact>& inputs,
-                                base::WallTime deadline, const Progress& progress);
+                                base::WallTime deadline, const Progress& progress,
+                                base::Clock& clock = base::SystemClock());
 
  private:
   struct Loaded {
