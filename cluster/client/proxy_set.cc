@@ -215,7 +215,8 @@ absl::StatusOr<std::vector<Proxy>> ProxySet::Proxies(bool refresh, base::Monoton
   const base::MonotonicTime now = options_.clock->Now();
   std::erase_if(away_until_, [now](const auto& entry) { return entry.second <= now; });
   for (Proxy& proxy : *proxies) proxy.away = away_until_.contains(proxy.address);
-  std::ranges::stable_partition(*proxies, [](const Proxy& proxy) { return !proxy.away; });
+  std::stable_partition(proxies->begin(), proxies->end(),
+                        [](const Proxy& proxy) { return !proxy.away; });
   return proxies;
 }
 

@@ -152,14 +152,20 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
   std::vector<v1::Node> WaitRegistrations(std::size_t count) {
-    return WaitFor(registered_, [&] { return registered_.size() >= count; });
+    return WaitFor(&FakeNodeManager::registered_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return registered_.size() >= count;
+    });
   }
   std::vector<std::string> WaitRequestIds(std::size_t count) {
-    return WaitFor(request_ids_, [&] { return request_ids_.size() >= count; });
+    return WaitFor(&FakeNodeManager::request_ids_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return request_ids_.size() >= count;
+    });
   }
   template <typename Predicate>
   std::vector<v1::ReportNodeRequest> WaitReport(Predicate predicate) {
-    return WaitFor(reports_, [&] { return !reports_.empty() && predicate(reports_.back()); });
+    return WaitFor(&FakeNodeManager::reports_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !reports_.empty() && predicate(reports_.back());
+    });
   }
   int refusals() {
     const base::MutexLock lock(mutex_);
@@ -175,7 +181,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   }
 
  private:
-  grpc::Status NotLeader() {
+  grpc::Status NotLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     ++refusals_;
     std::map<std::string, std::string> metadata;
     if (!leader_.empty()) metadata[rpc::kLeader] = leader_;
@@ -187,9 +193,9 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     known_incarnation_ = incarnation;
   }
   template <typename Items, typename Predicate>
-  Items WaitFor(const Items& items, Predicate predicate) {
+  Items WaitFor(Items FakeNodeManager::*items, Predicate predicate) {
     base::MutexLock lock(mutex_);
-    return changed_.WaitFor(lock, seconds(10), predicate) ? items : Items();
+    return changed_.WaitFor(lock, seconds(10), predicate) ? this->*items : Items();
   }
   template <typename Item, typename Wanted>
   grpc::Status Stream(grpc::ServerContext* context, grpc::ServerWriter<Item>* writer,
@@ -209,17 +215,20 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  // Guarded by mutex_.
-  std::uint64_t known_incarnation_ = 0, at_most_ = 0;
-  bool follows_ = false, stands_still_ = false, refuses_reports_ = false;
-  int lost_answers_ = 0, refusals_ = 0, report_interval_ms_ = 20;
-  std::string leader_, cluster_id_ = "test", capacity_of_;
-  std::vector<std::string> replicas_, request_ids_;
-  std::vector<v1::Node> registered_;
-  std::vector<v1::ReportNodeRequest> reports_;
-  std::vector<std::uint64_t> deregistered_;
-  std::vector<v1::RoutingTable> tables_;
-  std::vector<v1::Assignment> assignments_;
+  std::uint64_t known_incarnation_ ABSL_GUARDED_BY(mutex_) = 0, at_most_
+                                                                ABSL_GUARDED_BY(mutex_) = 0;
+  bool follows_ ABSL_GUARDED_BY(mutex_) = false, stands_still_ ABSL_GUARDED_BY(mutex_) = false;
+  bool refuses_reports_ ABSL_GUARDED_BY(mutex_) = false;
+  int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0, refusals_ ABSL_GUARDED_BY(mutex_) = 0;
+  int report_interval_ms_ ABSL_GUARDED_BY(mutex_) = 20;
+  std::string leader_ ABSL_GUARDED_BY(mutex_), cluster_id_ ABSL_GUARDED_BY(mutex_) = "test",
+                                                           capacity_of_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> replicas_ ABSL_GUARDED_BY(mutex_), request_ids_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Node> registered_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ReportNodeRequest> reports_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> deregistered_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::RoutingTable> tables_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct Served {
