@@ -305,7 +305,8 @@ std::vector<Proxy> ProxySet::Keep(std::vector<Proxy> proxies) {
               proxies.begin() + static_cast<std::ptrdiff_t>(base::RandomU64() % proxies.size()),
               proxies.end());
   const base::MutexLock lock(mutex_);
-  const auto rank = [this, &preferred = preferred_address_](const Proxy& proxy) {
+  const std::string preferred = preferred_address_;
+  const auto rank = [this, &preferred](const Proxy& proxy) {
     if (proxy.address == preferred) return 0;
     if (proxy.unlisted) return 3;
     return proxy.workflow_set == options_.workflow_set ? 1 : 2;
