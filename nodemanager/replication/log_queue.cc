@@ -29,7 +29,7 @@ void LogQueue::PushMessage(paxos::Message message) {
   pushed_.NotifyOne();
 }
 
-void LogQueue::PushInvitation(const std::string& cluster_id, std::uint64_t group) {
+void LogQueue::PushInvitation(const std::string& cluster_id, GroupId group) {
   const base::MutexLock lock(mutex_);
   inputs_.cluster_id = cluster_id;
   inputs_.group = group;
@@ -59,7 +59,7 @@ LogInputs LogQueue::Take() {
 LogInputs LogQueue::WaitAndTake(const std::stop_token& stop, base::Duration limit) {
   base::MutexLock lock(mutex_);
   pushed_.WaitFor(lock, stop, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !inputs_.messages.empty() || !inputs_.requests.empty() || inputs_.group != 0;
+    return !inputs_.messages.empty() || !inputs_.requests.empty() || inputs_.group != GroupId{};
   });
   return std::exchange(inputs_, {});
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
+#include "nodemanager/replication/group_id.h"
 #include "onepiece/v1/node_manager_state.pb.h"
 
 namespace onepiece::nodemanager {
@@ -35,9 +35,9 @@ struct LogRequest {
 struct LogInputs {
   std::vector<paxos::Message> messages;
   std::vector<std::shared_ptr<LogRequest>> requests;
-  /// The group that has asked a new replica to join, or 0.
+  /// The group that has asked a new replica to join, if any.
   std::string cluster_id;
-  std::uint64_t group = 0;
+  GroupId group;
 };
 
 /// The bounded queue from the network and from callers to the log's thread. It is closed at first.
@@ -52,7 +52,7 @@ class LogQueue {
   /// Drops the message while the queue is closed or full. Consensus sends again.
   void PushMessage(paxos::Message message);
   /// An invitation is taken at any time, and replaces an earlier one.
-  void PushInvitation(const std::string& cluster_id, std::uint64_t group);
+  void PushInvitation(const std::string& cluster_id, GroupId group);
   /// Errors: UNAVAILABLE (NOT_LEADER) while the queue is closed, RESOURCE_EXHAUSTED (LOG_BUSY).
   absl::Status PushRequest(std::shared_ptr<LogRequest> request);
   /// Takes all that is there. Never blocks.

@@ -49,7 +49,7 @@ ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base
       transport_(
           {.receive = [this](paxos::Message message) { queue_.PushMessage(std::move(message)); },
            .invited = [this](const std::string& cluster_id,
-                             std::uint64_t group) { queue_.PushInvitation(cluster_id, group); }},
+                             GroupId group) { queue_.PushInvitation(cluster_id, group); }},
           clock) {}
 
 absl::Status ReplicaDriver::Open() {
@@ -135,10 +135,10 @@ absl::StatusOr<paxos::DurableState> ReplicaDriver::MakeNewReplica(bool begins) {
     }
     if (identity.cluster_id.empty())
       identity.cluster_id = base::Uid::GenerateRandom().ToString().substr(0, 8);
-    identity.group = std::max<std::uint64_t>(1, base::RandomU64());
+    identity.group = GroupId{base::RandomU64()};
     state = paxos::Replica::Bootstrap(state.replica, seats, options_.name);
     spdlog::info("op=bootstrap cluster={} group={} replica={} seats={}", identity.cluster_id,
-                 identity.group, state.replica, seats.seats.size());
+                 identity.group.value, state.replica, seats.seats.size());
   } else {
     spdlog::info("op=join replica={} seats={}", state.replica, options_.seats.size());
   }
@@ -308,7 +308,7 @@ LogInputs ReplicaDriver::WaitForInputs(const std::stop_token& stop) {
 }
 
 void ReplicaDriver::Step(LogInputs inputs) {
-  if (inputs.group != 0) JoinGroup(inputs.cluster_id, inputs.group);
+  if (inputs.group != GroupId{}) JoinGroup(inputs.cluster_id, inputs.group);
   if (store_ == nullptr) {
     for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
     return;
@@ -383,10 +383,10 @@ void ReplicaDriver::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) 
   while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
 }
 
-void ReplicaDriver::JoinGroup(const std::string& cluster_id, std::uint64_t group) {
+void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
   {
     const base::MutexLock lock(replica_mutex_);
-    if (identity_.group != 0) return;
+    if (identity_.group != GroupId{}) return;
   }
   if (const absl::Status status = store_->SetGroup(cluster_id, group); !status.ok())
     return FailDisk(status);
@@ -396,7 +396,7 @@ void ReplicaDriver::JoinGroup(const std::string& cluster_id, std::uint64_t group
     identity_.group = group;
   }
   transport_.SetGroup(cluster_id, group);
-  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group, id_);
+  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group.value, id_);
 }
 
 absl::Status ReplicaDriver::CommitWrites() {

@@ -20,6 +20,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
+#include "nodemanager/replication/group_id.h"
 #include "nodemanager/replication/log_options.h"
 #include "nodemanager/replication/log_queue.h"
 #include "nodemanager/replication/store.h"
@@ -77,7 +78,8 @@ class ReplicaDriver {
   void See(absl::FunctionRef<void(const ReplicaView&)> see) const;
   /// Calls `read` with the state machine after slot `applied`.
   void ReadMachine(absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const;
-  /// Waits for who reads the state machine, so that the slot is never ahead of what readers see.
+  /// The last slot that is part of the state machine. Waits while somebody reads the machine, so
+  /// the slot is never ahead of what readers see.
   [[nodiscard]] paxos::Slot applied() const;
   /// UNAVAILABLE (NOT_LEADER), with the metadata "leader" when it is known.
   [[nodiscard]] absl::Status NotLeader(const ReplicaView& view) const;
@@ -110,7 +112,7 @@ class ReplicaDriver {
   void Run(const std::stop_token& stop);
   void Recover(const std::stop_token& stop);
   LogInputs WaitForInputs(const std::stop_token& stop);
-  void JoinGroup(const std::string& cluster_id, std::uint64_t group);
+  void JoinGroup(const std::string& cluster_id, GroupId group);
   void Step(LogInputs inputs);
   void Begin(std::shared_ptr<LogRequest> request, paxos::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
@@ -158,8 +160,8 @@ class ReplicaDriver {
 
   mutable base::Mutex machine_mutex_ ABSL_ACQUIRED_AFTER(replica_mutex_);
   StateMachine machine_ ABSL_GUARDED_BY(machine_mutex_);
-  // Last slot that is part of machine_. It changes under machine_mutex_. It is atomic, so that the
-  // thread, which alone changes it, need not wait for who reads the machine.
+  // Last slot that is part of machine_. Only the thread changes it, under machine_mutex_. It is
+  // atomic, so that the thread can read it without waiting for callers that read the machine.
   std::atomic<paxos::Slot> applied_{0};
 
   // The driver's thread alone.

@@ -265,7 +265,7 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
     status.set_name(options.name);
     status.set_address(view.address);
     status.set_replica(view.identity.replica);
-    status.set_group(view.identity.group);
+    status.set_group(view.identity.group.value);
     status.set_bootstraps(options.bootstrap && view.identity.replica == 0);
     status.set_health(view.health);
     status.set_health_detail(view.health_detail);

@@ -170,7 +170,7 @@ absl::Status Store::LoadHead() {
                          "snapshot_index, snapshot_checksum, checksum, id FROM replica"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
   if (!row) return Corrupt("the row of the replica is missing");
-  identity_ = {select.Text(0), select.Text(1), select.Unsigned(2), select.Unsigned(3)};
+  identity_ = {select.Text(0), select.Text(1), select.Unsigned(2), GroupId{select.Unsigned(3)}};
   head_ = {.promised = {select.Unsigned(4), select.Unsigned(5)},
            .chosen = select.Unsigned(6),
            .first = select.Unsigned(7),
@@ -268,8 +268,8 @@ absl::Status Store::Create(const ReplicaIdentity& identity, const paxos::Durable
   return status;
 }
 
-absl::Status Store::SetGroup(const std::string& cluster_id, std::uint64_t group) {
-  ONEPIECE_CHECK(identity_.has_value() && identity_->group == 0 && group != 0);
+absl::Status Store::SetGroup(const std::string& cluster_id, GroupId group) {
+  ONEPIECE_CHECK(identity_.has_value() && identity_->group == GroupId{} && group != GroupId{});
   identity_->cluster_id = cluster_id;
   identity_->group = group;
   return InTransaction([&] { return WriteHead(); });
@@ -354,10 +354,11 @@ absl::Status Store::DropThrough(paxos::Slot slot) {
 }
 
 absl::Status Store::WriteHead() {
-  return write_head_.Run(
-      sqlite::Blob{identity_->cluster_id}, sqlite::Blob{identity_->name}, identity_->replica,
-      identity_->group, head_.promised.round, head_.promised.replica, head_.chosen, head_.first,
-      head_.last, head_.log_digest, head_.snapshot_index, head_.snapshot_checksum, HeadChecksum());
+  return write_head_.Run(sqlite::Blob{identity_->cluster_id}, sqlite::Blob{identity_->name},
+                         identity_->replica, identity_->group.value, head_.promised.round,
+                         head_.promised.replica, head_.chosen, head_.first, head_.last,
+                         head_.log_digest, head_.snapshot_index, head_.snapshot_checksum,
+                         HeadChecksum());
 }
 
 // The digests of log and snapshot are in it, so a row that is lost, or was right once, does not fit
@@ -365,8 +366,8 @@ absl::Status Store::WriteHead() {
 std::uint64_t Store::HeadChecksum() const {
   return Crc(absl::StrCat(
       identity_->cluster_id.size(), ":", identity_->cluster_id, identity_->name.size(), ":",
-      identity_->name, identity_->replica, ":", identity_->group, ":", head_.promised.round, ":",
-      head_.promised.replica, ":", head_.chosen, ":", head_.first, ":", head_.last, ":",
+      identity_->name, identity_->replica, ":", identity_->group.value, ":", head_.promised.round,
+      ":", head_.promised.replica, ":", head_.chosen, ":", head_.first, ":", head_.last, ":",
       head_.log_digest, ":", head_.snapshot_index, ":", head_.snapshot_checksum));
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/sqlite/sqlite.h"
 #include "nodemanager/paxos/types.h"
+#include "nodemanager/replication/group_id.h"
 
 namespace onepiece::nodemanager {
 
@@ -22,9 +23,7 @@ struct ReplicaIdentity {
   std::string cluster_id;  ///< Empty when it is not configured and not learned yet.
   std::string name;
   paxos::ReplicaId replica = 0;
-  /// A random number, drawn when the group began. It tells two groups of one cluster id apart. 0
-  /// while the replica has not joined a group.
-  std::uint64_t group = 0;
+  GroupId group;  ///< None while the replica has not joined a group.
 };
 
 /// DIR/nodemanager.sqlite: a database in WAL mode with synchronous=FULL. Every row has a CRC-32C
@@ -54,8 +53,8 @@ class Store {
   /// REQUIRES: no identity() yet.
   absl::Status Create(const ReplicaIdentity& identity, const paxos::DurableState& state);
   /// Writes the group that a replica without a group has joined.
-  /// REQUIRES: group != 0.
-  absl::Status SetGroup(const std::string& cluster_id, std::uint64_t group);
+  /// REQUIRES: `group` is a group.
+  absl::Status SetGroup(const std::string& cluster_id, GroupId group);
   /// Writes the batch in one transaction, which is durable when Commit() returns OK. Writes that
   /// are not urgent() wait for the next batch that is, and are lost in a crash. After an error this
   /// store takes no more writes.

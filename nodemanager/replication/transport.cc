@@ -85,7 +85,7 @@ void Transport::EndOutdatedPeers() {
   });
 }
 
-void Transport::SetGroup(const std::string& cluster_id, std::uint64_t group) {
+void Transport::SetGroup(const std::string& cluster_id, GroupId group) {
   {
     const base::MutexLock lock(mutex_);
     self_.cluster_id = cluster_id;
@@ -120,7 +120,7 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
     hello.set_replica(self_.replica);
     hello.set_boot(boot_);
     hello.set_to(replica);
-    hello.set_group(self_.group);
+    hello.set_group(self_.group.value);
     peer = std::make_unique<Peer>(address, hello, clock_);
   }
   return peer.get();
@@ -160,7 +160,8 @@ absl::Status Transport::CheckGroup(const v1::ReplicaHello& hello) const {
   // Operators begin a new group under the old cluster's name when a majority is lost. A disk of the
   // old group holds other entries under the same slots. Its answers would undo what the new group
   // has acknowledged, so it must stay out.
-  if (hello.group() != 0 && self_.group != 0 && hello.group() != self_.group) {
+  const GroupId group{hello.group()};
+  if (group != GroupId{} && self_.group != GroupId{} && group != self_.group) {
     return Refusal(
         "OTHER_CLUSTER",
         absl::StrCat(self_.name, " at ", self_.address, " and ", hello.name(), " at ",
@@ -247,13 +248,13 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
       self = self_.replica;
       // This replica may have joined another group since it let the stream in.
       ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
-      strangers = hello.group() == 0 || self_.group == 0;
-      invited = self_.group == 0 && hello.group() != 0 && hello.to() == self;
+      strangers = hello.group() == 0 || self_.group == GroupId{};
+      invited = self_.group == GroupId{} && hello.group() != 0 && hello.to() == self;
       if (const auto speaker = speakers_.find(hello.replica());
           speaker != speakers_.end() && speaker->second.boot == hello.boot())
         speaker->second.heard = clock_.Now();
     }
-    if (invited) hooks_.invited(hello.cluster_id(), hello.group());
+    if (invited) hooks_.invited(hello.cluster_id(), GroupId{hello.group()});
     for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
       // A newer program sent a kind of message that this one does not know.
       if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;

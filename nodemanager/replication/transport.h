@@ -13,6 +13,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/message.h"
+#include "nodemanager/replication/group_id.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
 namespace onepiece::nodemanager {
@@ -32,13 +33,13 @@ class Transport : public v1::ReplicaService::Service {
   struct Self {
     std::string cluster_id, name, address;
     paxos::ReplicaId replica = 0;
-    std::uint64_t group = 0;  ///< 0 while this replica has not joined a group.
+    GroupId group;  ///< None while this replica has not joined a group.
   };
   struct Hooks {
     std::function<void(paxos::Message message)> receive;
     /// Called when this replica has no group yet, and a replica of `group` has spoken that means
     /// this one. The messages of that replica are dropped until SetGroup().
-    std::function<void(const std::string& cluster_id, std::uint64_t group)> invited;
+    std::function<void(const std::string& cluster_id, GroupId group)> invited;
   };
 
   Transport(Hooks hooks, base::Clock& clock);
@@ -51,7 +52,7 @@ class Transport : public v1::ReplicaService::Service {
   /// longer named end.
   void SetPeers(const paxos::Members& members, const std::vector<std::string>& addresses);
   /// Sets the group that a new replica has joined.
-  void SetGroup(const std::string& cluster_id, std::uint64_t group);
+  void SetGroup(const std::string& cluster_id, GroupId group);
   void Send(std::vector<paxos::Message> messages);
   /// The address that `replica` told when it connected last. It is empty when the replica has not
   /// connected, or its seat has moved since.

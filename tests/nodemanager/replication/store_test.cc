@@ -118,7 +118,7 @@ class StoreTest : public QObject {
     QCOMPARE(identity.cluster_id, kIdentity.cluster_id);
     QCOMPARE(identity.name, kIdentity.name);
     QCOMPARE(identity.replica, kIdentity.replica);
-    QCOMPARE(identity.group, kIdentity.group);
+    QCOMPARE(identity.group.value, kIdentity.group.value);
   }
 
   void Create_KeepsAWholeState() {
@@ -139,12 +139,12 @@ class StoreTest : public QObject {
     {
       auto store = Store::Open(dir_);
       QVERIFY((*store)->Create({"", "nodemanager-1", 7}, NewState()).ok());
-      QVERIFY((*store)->SetGroup("joined", 0xfedcba9876543211).ok());
+      QVERIFY((*store)->SetGroup("joined", {0xfedcba9876543211}).ok());
     }
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());
     QCOMPARE((*store)->identity()->cluster_id, std::string("joined"));
-    QCOMPARE((*store)->identity()->group, 0xfedcba9876543211);
+    QCOMPARE((*store)->identity()->group.value, 0xfedcba9876543211);
   }
 
   void Commit_WithoutUrgentParts_IsKeptByTheNextOne() {

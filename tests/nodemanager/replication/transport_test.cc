@@ -16,7 +16,8 @@ using std::chrono::seconds;
 using testing::Eventually;
 
 const base::Duration kLimit = base::Scaled(seconds(30));
-constexpr std::uint64_t kGroup = 5, kSelf = 1, kOther = 2;
+constexpr GroupId kGroup{5};
+constexpr paxos::ReplicaId kSelf = 1, kOther = 2;
 
 // A server that counts the streams to its address.
 class Listener final : public v1::ReplicaService::Service {
@@ -52,7 +53,7 @@ v1::ReplicaEnvelope HelloOf(std::uint64_t replica, const std::string& address) {
   hello.set_address(address);
   hello.set_replica(replica);
   hello.set_boot(1);
-  hello.set_group(kGroup);
+  hello.set_group(kGroup.value);
   return envelope;
 }
 
@@ -77,9 +78,9 @@ class TransportTest : public QObject {
   void StreamToAnOldAddress_EndsWhenItsReplicaSpeaksFromANewOne() {
     Listener before, after;
     QVERIFY(before.Start() && after.Start());
-    Transport transport({.receive = [](const paxos::Message&) {},
-                         .invited = [](const std::string&, std::uint64_t) {}},
-                        base::SystemClock());
+    Transport transport(
+        {.receive = [](const paxos::Message&) {}, .invited = [](const std::string&, GroupId) {}},
+        base::SystemClock());
     rpc::Server server(rpc::ServerOptions{.listen = "127.0.0.1:0"});
     server.AddService(transport);
     QVERIFY(server.Start().ok());
@@ -115,9 +116,9 @@ class TransportTest : public QObject {
 
   // Otherwise messages to the member would go to its seat's old address.
   void ManyStrangersSpeak_AMemberIsNotForgotten() {
-    Transport transport({.receive = [](const paxos::Message&) {},
-                         .invited = [](const std::string&, std::uint64_t) {}},
-                        base::SystemClock());
+    Transport transport(
+        {.receive = [](const paxos::Message&) {}, .invited = [](const std::string&, GroupId) {}},
+        base::SystemClock());
     rpc::Server server(rpc::ServerOptions{.listen = "127.0.0.1:0"});
     server.AddService(transport);
     QVERIFY(server.Start().ok());
