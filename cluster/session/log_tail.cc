@@ -59,8 +59,8 @@ class LogTail::Impl {
     Forget(wanted);
     for (const auto& [process, id] : wanted) {
       if (threads_.contains(process)) continue;
-      threads_[process] =
-          std::jthread([this, process](const std::stop_token& stop) { Run(process, stop); });
+      threads_[process] = std::jthread(
+          [this, process = process](const std::stop_token& stop) { Run(process, stop); });
     }
   }
 

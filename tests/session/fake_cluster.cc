@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -85,9 +86,8 @@ struct SharedState {
   void Changed() { changed.NotifyAll(); }
   /// Waits until `ready` or the end of the call. Returns false when the call is over.
   /// REQUIRES: `lock` holds mutex.
-  template <typename Ready>
   bool Wait(base::MutexLock& lock, ServerContext& context, base::MonotonicTime until,
-            const Ready& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+            const std::function<bool()>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     base::Clock& clock = base::SystemClock();
     while (!state.stopping && !context.IsCancelled()) {
       if (!state.hang && (ready() || clock.Now() >= until)) return true;
@@ -149,7 +149,7 @@ struct Manager final : v1::NodeManagerService::Service {
     base::MonotonicTime next;
     for (;;) {
       const bool tells = state.telemetry && interval.count() > 0;
-      const auto news = [&] {
+      const auto news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mutex) {
         return telling != state.telling || known != state.cluster.revision();
       };
       if (!shared.Wait(lock, *context, next, news)) return Status::CANCELLED;
@@ -296,12 +296,12 @@ struct Proxy final : v1::GenerationService::Service {
   Status GetJob(ServerContext* context, const v1::GetJobRequest* request,
                 v1::Job* response) override {
     BEGIN_CALL("GetJob");
-    return Find(request->name(), *response);
+    return Find(state, request->name(), *response);
   }
   Status CancelJob(ServerContext* context, const v1::CancelJobRequest* request,
                    v1::Job* response) override {
     BEGIN_CALL("CancelJob", true);
-    if (Status found = Find(request->name(), *response); !found.ok()) return found;
+    if (Status found = Find(state, request->name(), *response); !found.ok()) return found;
     if (response->state() >= v1::Job::SUCCEEDED) return Status::OK;
     response->set_state(v1::Job::CANCELLED);
     state.jobs[KeyOf(*response)] = *response;
@@ -312,7 +312,7 @@ struct Proxy final : v1::GenerationService::Service {
                    google::protobuf::Empty*) override {
     BEGIN_CALL("DeleteJob", true);
     v1::Job job;
-    if (Status found = Find(request->name(), job); !found.ok()) return found;
+    if (Status found = Find(state, request->name(), job); !found.ok()) return found;
     state.jobs.erase(KeyOf(job));
     state.job_keys.erase(job.uid());
     shared.Changed();
@@ -322,7 +322,7 @@ struct Proxy final : v1::GenerationService::Service {
                      v1::GetJobTraceResponse* response) override {
     BEGIN_CALL("GetJobTrace");
     v1::Job job;
-    if (Status found = Find(request->name(), job); !found.ok()) return found;
+    if (Status found = Find(state, request->name(), job); !found.ok()) return found;
     *response = state.traces[UidOf(request->name())];
     return Status::OK;
   }
@@ -359,7 +359,7 @@ struct Proxy final : v1::GenerationService::Service {
     BEGIN_CALL("WatchJob");
     v1::Job job, told;
     for (;;) {
-      if (Status found = Find(request->name(), job); !found.ok()) return found;
+      if (Status found = Find(state, request->name(), job); !found.ok()) return found;
       if (told.uid().empty() || told.SerializeAsString() != job.SerializeAsString()) {
         told = job;
         if (!writer->Write(job)) return Status::CANCELLED;
@@ -373,7 +373,7 @@ struct Proxy final : v1::GenerationService::Service {
                      grpc::ServerWriter<v1::FetchResultResponse>* writer) override {
     BEGIN_CALL("FetchResult");
     v1::Job job;
-    if (Status found = Find(request->name(), job); !found.ok()) return found;
+    if (Status found = Find(state, request->name(), job); !found.ok()) return found;
     if (job.result().artifacts().empty())
       return Error(absl::StatusCode::kFailedPrecondition, "NOT_DONE", "the job has no result");
     const v1::ResultArtifact& artifact = job.result().artifacts(0);
@@ -392,9 +392,7 @@ struct Proxy final : v1::GenerationService::Service {
     }
     return Status::OK;
   }
-  Status Find(const std::string& name, v1::Job& job) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mutex) {
-    const State& state = shared.state;
+  static Status Find(const State& state, const std::string& name, v1::Job& job) {
     const auto at = state.job_keys.find(UidOf(name));
     if (at == state.job_keys.end())
       return Error(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "no job " + name);
@@ -458,7 +456,9 @@ struct Telemetry final : v1::TelemetryService::Service {
     const auto backlog = static_cast<std::uint64_t>(request->backlog());
     std::uint64_t told = newest - std::min(newest, backlog);
     for (bool first = true;; first = false) {
-      const auto news = [&] { return !state.lines.empty() && state.lines.back().number() > told; };
+      const auto news = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared.mutex) {
+        return !state.lines.empty() && state.lines.back().number() > told;
+      };
       const auto until = base::SystemClock().Now() + kHeartbeat;
       if (!first && !shared.Wait(lock, *context, until, news)) return Status::CANCELLED;
       v1::TailLogsResponse response;
