@@ -1,5 +1,5 @@
-// Producers as real processes: forked children, memory that they share with the test, and a socket
-// to each as its control plane.
+// Producers as real processes: forked children, memory that they share with the test, and for each
+// a socket as its control plane.
 #pragma once
 
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 namespace onepiece::ring {
 
-/// A T, zeroed, in memory that children share; until the process ends.
+/// Makes a zeroed T in memory that children share. It lives until the process ends.
 template <typename T>
 T* NewShared() {
   void* memory =
@@ -67,11 +67,12 @@ void Spawn(Child& child, Body body) {
 struct Request {
   std::uint64_t producer_id;
   std::uint64_t incarnation;
-  std::array<char, 256> offer;  // Serialised, the rest is zeros behind its length.
+  std::array<char, 256> offer;  // Serialised, with zeros behind it.
   std::size_t offer_bytes;
 };
 
-/// Asks for enrollment over `fd`; null when refused. Ends the process when nobody answers.
+/// Asks for enrollment over `fd`. Returns null when it is refused. Ends the process when nobody
+/// answers.
 inline std::unique_ptr<Producer> ConnectInChild(int fd, fabric::Fabric& fabric, std::uint64_t id,
                                                 std::atomic<std::uint64_t>& incarnation) {
   const auto dialer = *fabric.Dial();

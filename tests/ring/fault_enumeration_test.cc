@@ -1,10 +1,10 @@
-// Every single fault at every operation of a send, in every state of the ring and among one to
-// three producers, on a backend that can revoke and on one that cannot; and pairs of faults.
-// Afterwards the others go on, the ring is empty and free, every hole is counted, and every
-// acknowledged message has arrived exactly once.
+// Every single fault at every operation of a send, in every state of the ring, among one to three
+// producers, on a backend that can revoke and on one that cannot; and pairs of faults. Afterwards
+// the others go on, the ring is empty and free, every hole is counted, and every acknowledged
+// message has arrived exactly once.
 //
-// ONEPIECE_TEST_FABRIC chooses another fabric than shared memory, ONEPIECE_FAULTS=small fewer
-// cases.
+// ONEPIECE_TEST_FABRIC chooses another fabric than shared memory. ONEPIECE_FAULTS=small chooses
+// fewer cases.
 #include <QtTest>
 #include <functional>
 #include <optional>
@@ -18,14 +18,14 @@
 namespace onepiece::ring {
 namespace {
 
-/// When what a late fault held back takes effect.
+/// When the operations take effect that a late fault held back.
 enum class Landing { kNever, kBeforeTheFence, kBehindTheFence, kAfterReconnect };
 
 struct Trouble {
   const char* name;
   std::optional<fabric::FaultKind> fault;  ///< None: a stall past every timeout.
   Landing landing = Landing::kNever;
-  bool small = false;  ///< Part of the small run.
+  bool small = false;  ///< True when the small run has it.
 };
 constexpr Trouble kDie{"die", fabric::FaultKind::kDie, Landing::kNever, true};
 constexpr Trouble kTear{"tear", fabric::FaultKind::kTear};
@@ -54,7 +54,7 @@ constexpr State kWrapped{"wrapped", 4096 + 3072, 0, 1500};  // With a PAD in fro
 constexpr State kNearlyFull{"nearly full", 0, 5, 1500};     // Then there are 0 bytes left.
 constexpr State kStates[] = {kEmpty, kWrapped, kNearlyFull};
 
-/// What a send without faults posts.
+/// The operations that a send without faults posts.
 class Recorder final : public fabric::FaultPolicy {
  public:
   fabric::Fault Before(const fabric::FaultPoint& point) override {
@@ -67,9 +67,9 @@ class Recorder final : public fabric::FaultPolicy {
   std::vector<std::string> names_;
 };
 
-/// Sends message `message` until it is acknowledged, as a service would: reconnecting when told,
-/// waiting (on the manual clock) when busy. False when that does not happen within a minute of the
-/// ring's time.
+/// Sends message `message` until it is acknowledged, as a service does: it reconnects when told to,
+/// and waits on the manual clock when the ring is busy. Returns false when no acknowledgement comes
+/// within a minute of the ring's time.
 bool SendForSure(World& world, std::uint64_t id, std::uint64_t message, std::size_t size,
                  fabric::FaultyFabric& process) {
   auto producer = world.Connect(id, process);
@@ -96,8 +96,8 @@ ConsumerOptions RingOf(Shape shape) {
   return options;
 }
 
-/// Brings the fresh segment that `producer` sends into in `state`. Returns how many messages that
-/// took; the last state.waiting of them have not been consumed.
+/// Brings the fresh segment of `producer` into `state`. Returns how many messages that took. The
+/// last state.waiting of them are not consumed.
 std::uint64_t Prepare(World& world, Producer& producer, std::uint64_t id, const State& state) {
   std::uint64_t message = 0;
   for (std::uint64_t at = 0; at < state.tail;) {
@@ -112,10 +112,11 @@ std::uint64_t Prepare(World& world, Producer& producer, std::uint64_t id, const 
   return message;
 }
 
-/// What a producer posts from its connection on, until it has sent in `state`.
+/// The operations that a producer posts from its connection on until it has sent a message in
+/// `state`.
 struct Operations {
-  std::vector<std::string> names;  ///< Of the send.
-  std::uint64_t before = 0;        ///< How many its preparations took.
+  std::vector<std::string> names;  ///< The operations of the send.
+  std::uint64_t before = 0;        ///< How many operations came before the send.
 };
 
 Operations OperationsOf(Shape shape, const State& state) {
@@ -135,17 +136,17 @@ Operations OperationsOf(Shape shape, const State& state) {
           .before = before};
 }
 
-/// A producer in whose world the ring is in some state, and one of whose sends meets one fault.
+/// A producer one of whose sends meets one fault, while the ring is in some state.
 struct Victim {
   std::uint64_t id;
   std::shared_ptr<fabric::PlannedFault> fault;
   fabric::FaultyFabric* process = nullptr;
   std::unique_ptr<Producer> producer;
   std::uint64_t message = 1;  // The one that meets the fault.
-  std::thread thread;         // Only of a stalled one.
+  std::thread thread;         // Runs the send of a stalled producer.
   SendResult result;
   bool reached = false;
-  std::atomic<bool> ended{false};  // The thread's send; outlives Send().
+  std::atomic<bool> ended{false};  // The thread's send has ended.
 
   /// The fault strikes at operation `op` of the send.
   Victim(World& world, std::uint64_t producer_id, std::uint64_t op, const Trouble& trouble)
@@ -154,8 +155,8 @@ struct Victim {
     producer = world.Connect(id, *process);
     ONEPIECE_CHECK(producer != nullptr);
   }
-  /// The same, and the ring is brought into `state` first: by another producer where they share it.
-  /// `op` counts what that takes, too.
+  /// The same, after bringing the ring into `state`. In a shared ring another producer does that.
+  /// `op` counts those operations too.
   Victim(World& world, std::uint64_t producer_id, Shape shape, const State& state, std::uint64_t op,
          const Trouble& trouble)
       : Victim(world, producer_id, op, trouble) {
@@ -167,7 +168,7 @@ struct Victim {
   }
   ~Victim() { Resume(); }
 
-  /// Returns once the send has ended, or has come to its stall.
+  /// Returns once the send has ended or stalled.
   void Send(std::size_t size, const Trouble& trouble) {
     const auto send = [this, size] { result = SendOnce(*producer, id, message, size); };
     if (trouble.fault.has_value()) {
@@ -189,7 +190,7 @@ struct Victim {
   }
 };
 
-/// Sequence numbers that the ring's present segment has given out, as a peer sees it.
+/// How many sequence numbers the ring's present segment has given out, as a peer sees it.
 std::uint64_t TailSeq(World& world) {
   auto enrolled = world.Enroll(kProbe, world.NewProcess());
   const Hostile peer(*enrolled);
@@ -208,7 +209,7 @@ struct Case {
   bool revokes = false;
 };
 
-/// What all cases together came to.
+/// The sums over all cases.
 struct Sum {
   std::uint64_t cases = 0;
   std::uint64_t lost = 0;
@@ -232,7 +233,7 @@ class FaultEnumerationTest : public QObject {
            std::to_string(op) + " " + victim.fault->reached_name();
   }
 
-  // The ring is empty and free: a newcomer needs one attempt.
+  // The ring is empty and free: a new producer needs one attempt.
   static void CheckFree(World& world, std::uint64_t message, const std::string& where) {
     world.Advance(std::chrono::seconds(5));
     QVERIFY2(world.consumer->fill().messages == 0, where.c_str());
@@ -243,8 +244,8 @@ class FaultEnumerationTest : public QObject {
     QVERIFY2(world.Count(kProbe, message) == 1, where.c_str());
   }
 
-  // Every message of `acknowledged` arrived, nothing arrived twice, in order for each producer,
-  // nothing was altered, and every sequence number is accounted for.
+  // Every message of `acknowledged` arrived. None arrived twice, out of its producer's order or
+  // altered, and every sequence number is accounted for.
   void CheckReceived(World& world, const std::set<std::pair<std::uint64_t, std::uint64_t>>& sure,
                      const std::string& where) {
     std::uint64_t lost = 0;
@@ -273,7 +274,7 @@ class FaultEnumerationTest : public QObject {
     QVERIFY2(counters.bad_owner + counters.bad_generation + counters.bad_structure == 0,
              where.c_str());
     if (world.shape == Shape::kPerProducer) {
-      // Nobody reserves anything there.
+      // In a segment of its own no producer reserves.
       QVERIFY2(counters.moves + counters.holes_skipped + counters.abandoned == 0, where.c_str());
     } else if (counters.moves == 0) {
       QVERIFY2(TailSeq(world) == counters.delivered + counters.duplicates + counters.pads +
@@ -282,7 +283,7 @@ class FaultEnumerationTest : public QObject {
     }
   }
 
-  // A meets its fault; B and C, when there, go on; A comes back.
+  // A meets its fault; B and C, if there are any, go on; A comes back.
   void OneFault(const Case& c) {
     World world(RingOf(c.shape), c.revokes);
     Victim a(world, kA, c.shape, c.state, c.op, c.trouble);
@@ -305,7 +306,7 @@ class FaultEnumerationTest : public QObject {
     }
     CheckFree(world, 1, where);
     if (c.trouble.landing == Landing::kBehindTheFence) world.board->Land();
-    a.Resume();  // Late writes of a stalled one, after it has been fenced.
+    a.Resume();  // The late writes of a stalled producer, after it was fenced.
     world.Drain();
     const bool dead = world.board->IsDead(a.process->self());
     QVERIFY2(dead == (c.trouble.fault == fabric::FaultKind::kDie ||
@@ -313,7 +314,7 @@ class FaultEnumerationTest : public QObject {
              where.c_str());
     const bool acknowledged = a.result.outcome == SendOutcome::kOk;
     a.producer.reset();
-    // Dead: a new process of the same service. Alive: its next connection, without another fault.
+    // A dead one comes back as a new process, a living one as its next connection, without a fault.
     auto& process = dead ? world.NewProcess() : *a.process;
     auto again = world.Connect(kA, process);
     if (c.trouble.landing == Landing::kAfterReconnect) world.board->Land();
@@ -337,7 +338,7 @@ class FaultEnumerationTest : public QObject {
       for (std::uint64_t producers = 1; producers <= 3; ++producers) {
         if (SmallRun() && producers != kSmallProducers) continue;
         for (const bool revokes : {false, true}) {
-          // Elsewhere a fence is what the backend says it is.
+          // Elsewhere the backend itself decides whether it can fence.
           if (!revokes && !OnSharedMemory()) continue;
           for (std::uint64_t op = 0; op < operations.names.size(); ++op) {
             OneFault({shape, state, trouble, operations.before + op, producers, revokes});
@@ -402,7 +403,7 @@ class FaultEnumerationTest : public QObject {
     qInfo("faults=%llu lost=%llu dup=%llu corrupt=%llu", (unsigned long long)sum_.cases,
           (unsigned long long)sum_.lost, (unsigned long long)sum_.duplicates,
           (unsigned long long)sum_.corrupt);
-    // Elsewhere it is only printed: there the fabric has threads that share locks with this one.
+    // Elsewhere it is only printed, because the fabric has threads that share locks with this one.
     if (OnSharedMemory()) QCOMPARE(costs.waits, std::int64_t{0});
   }
 
@@ -435,14 +436,15 @@ class FaultEnumerationTest : public QObject {
         (unsigned long long)sum_.moves, (unsigned long long)sum_.holes,
         (unsigned long long)sum_.locks, (unsigned long long)sum_.tails);
     QCOMPARE(sum_.cases, expected);
-    // The enumeration has been where it should.
+    // The enumeration has reached the cases that matter.
     QVERIFY(sum_.moves > 0 || !OnSharedMemory());
     QVERIFY(sum_.holes > 0);
     QVERIFY(sum_.locks > 0);
     QVERIFY(sum_.tails > 0 || SmallRun());
   }
 
-  // A meets its fault while B is stalled in mid-send: C goes on, and all late writes are harmless.
+  // A meets its fault while B is stalled in the middle of a send. C goes on, and late writes do no
+  // harm.
   void EveryPairOfFaults() {
     if (SmallRun()) QSKIP("part of the full run");
     for (const State& state : {kEmpty, kWrapped}) {
@@ -460,7 +462,7 @@ class FaultEnumerationTest : public QObject {
     }
   }
 
-  // A new incarnation of the consumer takes nothing of what was under way to the former one.
+  // A new incarnation of the consumer takes no message that was on its way to the former one.
   void ARestartedConsumerAcceptsNothingOld() {
     for (const Shape shape : {Shape::kShared, Shape::kPerProducer}) {
       for (const State& state : kStates) {
@@ -476,8 +478,8 @@ class FaultEnumerationTest : public QObject {
     }
   }
 
-  // What Poll does while a producer is stalled does not depend on when that one is suspected: it
-  // never gives the processor up.
+  // While a producer is stalled, Poll never gives the processor up, whether or not that producer is
+  // already suspected.
   void PollNeverWaitsForAProducer() {
     for (const double scale : {0.1, 10.0}) {
       PollCosts costs;
@@ -505,7 +507,7 @@ class FaultEnumerationTest : public QObject {
     }
   }
 
-  // A live producer that stalls less than the time-outs is left alone.
+  // A live producer that stalls for less than the timeouts is left alone.
   void AShortStallIsNotSuspected() {
     const std::uint64_t operations = OperationsOf(Shape::kShared, kEmpty).names.size();
     for (std::uint64_t op = 0; op < operations; ++op) {
@@ -522,14 +524,14 @@ class FaultEnumerationTest : public QObject {
     }
   }
 
-  // Messages that were complete when the ring moved are taken along, in order, once.
+  // A move takes along the messages that are complete, in order and once.
   void AMoveTakesCommittedMessagesAlong() {
     if (!OnSharedMemory())
       QSKIP("only where a living producer cannot be fenced does the ring move");
     World world(SmallRing());
     const auto operations = OperationsOf(Shape::kShared, kEmpty).names;
     const auto commit = std::ranges::find(operations, "slot.commit") - operations.begin();
-    Victim a(world, kA, commit, kStall);  // Payload written, not committed.
+    Victim a(world, kA, commit, kStall);  // It has written the payload and not committed.
     a.Send(100, kStall);
     QVERIFY(a.reached);
     auto& process = world.NewProcess();
@@ -537,7 +539,7 @@ class FaultEnumerationTest : public QObject {
     for (std::uint64_t id = 1; id <= 4; ++id) {
       QCOMPARE(SendOnce(*producer, kB, id, 200).outcome, SendOutcome::kOk);
     }
-    QVERIFY(!world.consumer->Poll().has_value());  // A's hole is in front.
+    QVERIFY(!world.consumer->Poll().has_value());  // A's hole comes first.
     world.Advance(std::chrono::milliseconds(1500));
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{1});
     const SendResult moved = SendOnce(*producer, kB, 5, 200);

@@ -9,9 +9,9 @@
 
 namespace onepiece::ring {
 
-/// Not thread-safe: all fibers belong to one thread.
+/// Ownership: destroy it only when done().
 ///
-/// Ownership: Destroy it only when done().
+/// Threading: not thread-safe. All fibers belong to one thread.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body)
@@ -25,9 +25,9 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Runs it until it yields or ends. REQUIRES: not done(), called from outside of it.
+  /// Runs it until it yields or ends. REQUIRES: it is not done(), and the caller is outside of it.
   void Resume() { inside_ = std::move(inside_).resume(); }
-  /// Goes back to whoever resumed it. REQUIRES: called from inside of it.
+  /// Returns to the caller of Resume. REQUIRES: the caller is inside of it.
   void Yield() { resumer_ = std::move(resumer_).resume(); }
   [[nodiscard]] bool done() const { return done_; }
 

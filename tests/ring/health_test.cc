@@ -1,5 +1,5 @@
-// What a ring says of itself, what it costs while nothing happens, and how fast a dead producer is
-// noticed: by events, on a clock that stands still.
+// A ring's health, the cost of an idle ring, and how fast recovery notices a dead producer: by
+// events, on a clock that stands still.
 #include <QtTest>
 #include <thread>
 
@@ -19,7 +19,7 @@ bool Soon(Condition condition) {
   return testing::Eventually(std::chrono::seconds(20), condition);
 }
 
-/// On a clock that stands still nobody stops spinning.
+/// A ring whose consumer sleeps at once. On a clock that stands still a spin would never end.
 ConsumerOptions SleepyRing() {
   ConsumerOptions options = SmallRing();
   options.spin = base::Duration::zero();
@@ -34,7 +34,7 @@ class HealthTest : public QObject {
  private Q_SLOTS:
   void initTestCase() { spdlog::set_level(spdlog::level::off); }
 
-  // Counted by the fabric, not claimed.
+  // The fabric counts the operations; the producer does not claim them.
   void Send_PostsTheseOperationsAndNoOthers_data() {
     QTest::addColumn<bool>("shared");
     QTest::addColumn<QString>("operations");
@@ -154,7 +154,7 @@ class HealthTest : public QObject {
     QCOMPARE(health.producers[0].stalls, std::uint64_t{1});
   }
 
-  // Whoever sleeps wakes up ten times a second; recovery as often.
+  // A sleeping consumer wakes up ten times a second, and recovery looks as often.
   void Idle_RecoveryRests() {
     World world(SleepyRing());
     const Reader reader(*world.consumer);
@@ -162,13 +162,13 @@ class HealthTest : public QObject {
     const RecoveryRunner runner(*world.consumer, world.clock);
     const auto looks = [&] { return world.consumer->counters().looks; };
     QVERIFY(Soon([&] { return looks() == 1; }));
-    // The sleeper's own looks around happen meanwhile; at one of them it may be awake when recovery
-    // decides how long to rest, which then costs two more looks.
+    // The sleeper wakes up meanwhile to look at the ring. If it is awake while recovery decides how
+    // long to rest, that costs two more looks.
     for (int i = 0; i < 1000; ++i) world.clock.Advance(std::chrono::milliseconds(1));
     QVERIFY2(looks() <= 40, std::to_string(looks()).c_str());
   }
 
-  // No time passes: the next producer, the sleeping consumer and recovery wake one another.
+  // No time passes here: the next producer, the sleeping consumer and recovery wake one another.
   void DeadLockHolder_IsNoticedByEvents() {
     World world(SleepyRing());
     const Reader reader(*world.consumer);
@@ -186,7 +186,7 @@ class HealthTest : public QObject {
     QCOMPARE(world.consumer->counters().moves, std::uint64_t{0});
   }
 
-  // The same for one that died between its reservation and its commit.
+  // The same for a producer that died between its reservation and its commit.
   void DeadReservation_IsSkippedByEvents() {
     World world(SleepyRing());
     const Reader reader(*world.consumer);

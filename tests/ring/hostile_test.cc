@@ -1,5 +1,5 @@
-// A peer that writes what it likes: nothing wrong is delivered, nothing is dropped uncounted,
-// nobody else is stopped.
+// A peer that writes anything anywhere. The consumer delivers nothing wrong and counts everything
+// that it drops, and the other producers go on.
 #include <QtTest>
 #include <array>
 
@@ -224,7 +224,7 @@ class HostileTest : public QObject {
     std::array<std::uint64_t, 1> lock{1};
     const fabric::Op read = fabric::Op::ReadWords("lock", kLockOffset, lock);
     QVERIFY(world.hostile.channel->Execute({&read, 1}, base::MonotonicTime::max()).ok());
-    QCOMPARE(lock[0], std::uint64_t{0});  // Given back.
+    QCOMPARE(lock[0], std::uint64_t{0});  // The sender has given it back.
   }
 };
 

@@ -1,5 +1,5 @@
-// A segment for each producer (FDR-S): one round trip, fair turns, and nobody notices what another
-// producer does wrong.
+// A segment for each producer (FDR-S): one round trip, fair turns, and no producer suffers from
+// what another does wrong.
 #include <QtTest>
 #include <functional>
 #include <thread>
@@ -41,7 +41,7 @@ class LanesTest : public QObject {
     QCOMPARE(ReasonOf(full.detail), std::string("RING_FULL"));
     QCOMPARE(names->Take(), std::string("head.read"));
     world.Drain();
-    // What it knew of the room was old; a PAD is needed too, in the same chain.
+    // Its knowledge of the room was old, so it reads the head. The same chain writes a PAD, too.
     QVERIFY(Ok(SendOnce(*producer, 1, 3, 1500)));
     QCOMPARE(names->Take(),
              std::string("head.read payload.write slot.pad slot.commit head.confirm"));
@@ -94,8 +94,8 @@ class LanesTest : public QObject {
     QCOMPARE(world.corrupt, 0);
   }
 
-  // Every fault at every operation: its own message is there if it was acknowledged, the resend
-  // arrives, everybody else goes on.
+  // Every fault at every operation: an acknowledged message has arrived, a resend arrives, and the
+  // others go on.
   void EveryFaultAtEveryOperation() {
     using fabric::FaultKind;
     for (const FaultKind kind :
@@ -105,7 +105,7 @@ class LanesTest : public QObject {
         const auto fault = std::make_shared<fabric::PlannedFault>(op, kind);
         auto& process = world.NewProcess(fault);
         auto producer = world.Connect(1, process);
-        // The third one needs a PAD: operations 0 1 2, 3 4 5, 6 (head) and 7.
+        // The third message needs a PAD. Operations: 0 1 2, 3 4 5, 6 (the head) and 7.
         for (std::uint64_t id = 1; id <= 3 && producer != nullptr; ++id) {
           const SendResult result = SendOnce(*producer, 1, id, 1500);
           world.Drain();
@@ -133,7 +133,7 @@ class LanesTest : public QObject {
     QVERIFY(Ok(SendOnce(*first, 1, 2, 100)));
     auto held = world.consumer->Poll();
     QVERIFY(held.has_value());
-    // Another process, while the first one lives: a restart that the first one has not noticed.
+    // Another process enrolls while the first one lives, as after a restart that the first missed.
     auto second = world.Connect(1, world.NewProcess());
     QVERIFY(second != nullptr);
     QVERIFY(Ok(SendOnce(*second, 1, 2, 100)));  // A resend.
@@ -164,7 +164,8 @@ class LanesTest : public QObject {
     QCOMPARE(world.Count(1, 1), 1);
   }
 
-  // Memory is bounded also when a producer comes again and again and nobody takes its messages.
+  // The memory is bounded even when a producer enrolls again and again and nobody takes its
+  // messages.
   void Enroll_IsRefusedWhileOldSegmentsHoldTooMuch() {
     ConsumerOptions options = SmallLanes();
     options.max_producers = 2;
@@ -251,8 +252,8 @@ class LanesTest : public QObject {
              std::string("MALFORMED_GRANT"));
   }
 
-  // On the real clock: a consumer that sleeps is woken by the commit, also when the segment is
-  // younger than its sleep.
+  // On the real clock: the commit wakes a sleeping consumer, even when the segment is younger than
+  // its sleep.
   void Wait_IsWokenByEveryMessageOfManyProducers() {
     auto shm = *fabric::Fabric::Open("shm://lanewait-" + std::to_string(getpid()));
     auto consumer = *Consumer::Create(*shm, SmallLanes());

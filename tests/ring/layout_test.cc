@@ -38,7 +38,7 @@ class LayoutTest : public QObject {
     QVERIFY(EncodeSlot(unchecked) != EncodeSlot(slot));
   }
 
-  // Every mix of two honest slots is recognised, unless it equals one of them.
+  // The check recognises every mix of two valid slots, unless the mix equals one of them.
   void DecodeSlot_RefusesEveryMixOfTwoSlots() {
     const auto old_words = EncodeSlot({.seq = 3,
                                        .offset = 64,
@@ -70,7 +70,7 @@ class LayoutTest : public QObject {
     QVERIFY(!DecodeTail(TailWords{}).has_value());
     QVERIFY(!DecodeHead(HeadWords{}).has_value());
     QVERIFY(!DecodeSlot(SlotWords{}).has_value());
-    // The six words of a head whose check was made as a tail's.
+    // The six words of a head with a check that was made like a tail's.
     HeadWords words = EncodeHead({.seq = 1, .offset = 64});
     words[6] = (words[6] & 0xffffffff) | (EncodeTail({})[2] & ~std::uint64_t{0xffffffff});
     QVERIFY(!DecodeHead(words).has_value());

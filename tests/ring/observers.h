@@ -1,4 +1,4 @@
-// Who looks on in the ring's tests: a fault policy that notes operations, a consumer's thread.
+// Observers for the ring's tests: a fault policy that notes operations, and a consumer's thread.
 #pragma once
 
 #include <atomic>

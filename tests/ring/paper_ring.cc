@@ -10,12 +10,12 @@ namespace {
 
 using fabric::Op;
 
-// In front of every payload.
+// The header in front of every payload.
 struct EntryHeader {
   std::uint64_t producer = 0;
   std::uint64_t id = 0;
   std::uint64_t size = 0;
-  std::uint64_t check = 0;  // Of the three above.
+  std::uint64_t check = 0;  // The checksum of the three above.
 };
 
 std::uint64_t CheckOf(const EntryHeader& header) {
@@ -55,7 +55,7 @@ std::optional<PaperMessage> PaperConsumer::Poll() {
   }
 }
 
-// Whoever has waited long enough releases the lock and takes it.
+// A producer that has waited long enough releases the lock and takes it.
 bool PaperProducer::Lock(int patience) {
   for (int attempt = 0; attempt <= patience; ++attempt) {
     std::uint64_t holder = 0;
@@ -72,7 +72,7 @@ bool PaperProducer::Lock(int patience) {
 
 bool PaperProducer::Send(std::uint64_t message, std::span<const std::byte> bytes, int patience) {
   if (!Lock(patience)) return false;
-  std::array<std::uint64_t, 10> lines{};  // Tail, and head a line behind it.
+  std::array<std::uint64_t, 10> lines{};  // The tail, and the head a line behind it.
   const Op read = Op::ReadWords("paper.header", PaperLayout::kTail, lines);
   if (!channel_->Execute({&read, 1}, kNoDeadline).ok()) return false;
   const std::uint64_t free = 0;

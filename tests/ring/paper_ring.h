@@ -1,7 +1,8 @@
-// The paper's double ring (docs/decisions/0007-fenced-ring.md), for comparison and for tests alone:
-// a lock without owner that whoever has waited long enough "releases and reacquires", a busy bit
-// for each size, a checksum over the header of the data only. It loses, duplicates and alters
-// messages after one timeout; docs/ring-protocol.md, "How does the paper's ring fail", says how.
+// The paper's double ring (docs/decisions/0007-fenced-ring.md), for comparison and for tests only.
+// Its lock has no owner: a producer that has waited long enough "releases and reacquires" it. It
+// has a busy bit for each size, and a checksum over the header only. After one timeout it loses,
+// duplicates and alters messages; docs/ring-protocol.md, "How does the paper's ring fail", says
+// how.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct PaperLayout {
   static constexpr std::uint64_t kCapacityBytes = 4096;
   static constexpr std::uint64_t kBusy = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kRegionBytes = kBuffer + kCapacityBytes;
-  /// Where an entry of `bytes` lies when the ring has come to `offset`.
+  /// Where an entry of `bytes` bytes lies when the ring is at `offset`.
   static std::uint64_t Place(std::uint64_t offset, std::uint64_t bytes);
 };
 
@@ -35,11 +36,13 @@ struct PaperMessage {
   std::vector<std::byte> bytes;
 };
 
-/// Not thread-safe. Borrows the memory.
+/// Ownership: borrows the memory.
+///
+/// Threading: not thread-safe.
 class PaperConsumer {
  public:
   explicit PaperConsumer(std::span<std::byte> memory) : memory_(memory) {}
-  /// The next message; entries whose header does not have its checksum are discarded.
+  /// The next message. Entries whose header has a wrong checksum are discarded.
   std::optional<PaperMessage> Poll();
   [[nodiscard]] std::uint64_t discarded() const { return discarded_; }
 
@@ -50,13 +53,13 @@ class PaperConsumer {
   std::uint64_t discarded_ = 0;
 };
 
-/// One thread at a time.
+/// Threading: one thread at a time.
 class PaperProducer {
  public:
   PaperProducer(std::unique_ptr<fabric::Channel> channel, std::uint64_t id)
       : channel_(std::move(channel)), id_(id) {}
-  /// True: the producer believes that it has been sent. After `patience` attempts at the lock it
-  /// takes its holder for dead.
+  /// Returns true when the producer believes that the message was sent. After `patience` attempts
+  /// at the lock it takes the lock's holder for dead.
   bool Send(std::uint64_t message, std::span<const std::byte> bytes, int patience);
 
  private:

@@ -1,4 +1,4 @@
-// Producers as real processes: killed at random, and left alone.
+// Producers as real processes: some are killed at random, others are left alone.
 #include <QtTest>
 #include <algorithm>
 #include <array>
@@ -38,8 +38,8 @@ struct Board {
                                  base::SystemClock().Now() + std::chrono::milliseconds(50));
     if (!result.ok()) _exit(3);
     if (result->outcome == SendOutcome::kOk) board->acknowledged[id].store(message);
-    // A producer that asks again and again for room takes the processor from the one that holds the
-    // ring up.
+    // A producer that retries without a pause takes the processor from the one that holds the ring
+    // up.
     if (result->outcome == SendOutcome::kBusy) testing::Pause(std::chrono::microseconds(200));
     if (result->reconnect) producer.reset();
   }
@@ -53,7 +53,7 @@ class ProcessTest : public QObject {
  private Q_SLOTS:
   void initTestCase() { spdlog::set_level(spdlog::level::off); }
 
-  // One thread in the parent, so that fork is safe: it consumes, recovers, admits and kills.
+  // The parent has one thread, so that fork is safe. It consumes, recovers, enrolls and kills.
   void KilledProducersLoseNothingAcknowledged() {
     const std::uint64_t seed = SeedFromEnvironment();
     qInfo("ONEPIECE_SEED=%llu", (unsigned long long)seed);
@@ -87,7 +87,7 @@ class ProcessTest : public QObject {
     const int limit_ms = LongRun() ? 800'000 : 100'000;
     auto next_kill = base::SystemClock().Now();
     for (bool finished = false; timer.elapsed() < limit_ms && !finished;) {
-      // Before the wait: what is acknowledged by now is then still found.
+      // Read before the wait, so that the wait finds all messages that are acknowledged by now.
       const bool all = all_acknowledged();
       const auto now = base::SystemClock().Now();
       auto delivery = consumer->Wait(now + std::chrono::milliseconds(5));
@@ -126,7 +126,7 @@ class ProcessTest : public QObject {
     }
   }
 
-  // Timeouts are for the dead and the stalled: who lives and is only slow is never fenced.
+  // Timeouts are for dead and stalled producers. One that lives and is only slow is never fenced.
   void LiveProducersAreNeverFenced() {
     const std::string uri = "shm://live-" + std::to_string(getpid());
     auto fabric = *fabric::Fabric::Open(uri);

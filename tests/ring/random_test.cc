@@ -1,6 +1,6 @@
-// Several producers as threads, random sizes, random faults at random operations, recovery on its
-// own thread and the real clock. Every acknowledged message arrives exactly once, in its producer's
-// order, with its own bytes.
+// Several producers as threads, with random sizes and random faults at random operations. Recovery
+// has its own thread and the real clock. Every acknowledged message arrives exactly once, in its
+// producer's order, with its own bytes.
 #include <QtTest>
 #include <algorithm>
 #include <mutex>
@@ -18,7 +18,7 @@ namespace {
 struct Plan {
   std::uint64_t seed = 0;
   int producers = 3;
-  std::uint64_t messages = 0;  // Of each producer.
+  std::uint64_t messages = 0;  // How many each producer sends.
   std::size_t max_bytes = 0;
   Shape shape = Shape::kShared;
   bool revokes = false;
@@ -99,7 +99,7 @@ void Run(const Plan& plan) {
     const RecoveryRunner recovery(*consumer, base::SystemClock(), std::chrono::milliseconds(2));
     std::thread reader([&] {
       while (true) {
-        // Read before the wait: what was sent before `finished` is then still found.
+        // Read before the wait, so that the wait finds every message sent before `finished`.
         const bool last = finished.load();
         board->Land();
         const auto patience = std::chrono::milliseconds(last ? 500 : 20);

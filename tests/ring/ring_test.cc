@@ -275,11 +275,11 @@ class RingTest : public QObject {
     options.capacity_bytes = 100;
     QCOMPARE(create(options), std::string("BAD_RING_OPTIONS"));
     options.capacity_bytes = std::uint64_t{1} << 40;
-    // Elsewhere it is the machine that decides how much memory there is.
+    // Elsewhere the machine decides how much memory there is.
     if (OnSharedMemory()) QCOMPARE(create(options), std::string("SHARED_MEMORY_FULL"));
   }
 
-  // On the real clock: a consumer that sleeps is woken by the commit, not by its own time-out.
+  // On the real clock: the commit wakes a sleeping consumer, not its own timeout.
   void Wait_IsWokenByEveryMessage() {
     auto shm = *fabric::Fabric::Open("shm://ringwait-" + std::to_string(getpid()));
     auto consumer = *Consumer::Create(*shm, SmallRing());

@@ -1,4 +1,4 @@
-// What the ring's tests share: a consumer on a clock that stands still, pretended processes,
+// The world of the ring's tests: a consumer on a clock that stands still, pretended processes, and
 // messages that can be recognised.
 #pragma once
 
@@ -37,7 +37,7 @@ inline bool LongRun() {
   return text != nullptr && std::string(text) == "1";
 }
 
-/// The bytes of message `id` of `producer`: anybody can tell what they should be.
+/// The bytes of message `id` of `producer`. The ids and the size determine them.
 inline std::vector<std::byte> Content(std::uint64_t producer, std::uint64_t id, std::size_t size) {
   std::vector<std::byte> bytes(size);
   std::uint64_t state = producer * 0x9e3779b97f4a7c15 + id * 0xbf58476d1ce4e5b9 + size;
@@ -48,7 +48,7 @@ inline std::vector<std::byte> Content(std::uint64_t producer, std::uint64_t id, 
   return bytes;
 }
 
-/// As a gather list of up to three pieces.
+/// `bytes` as a gather list of up to three pieces.
 inline std::vector<Piece> Cut(std::span<const std::byte> bytes) {
   std::vector<Piece> pieces;
   const std::size_t part = bytes.size() / 3 + 1;
@@ -69,7 +69,7 @@ struct Received {
   friend auto operator<=>(const Received&, const Received&) = default;
 };
 
-/// A way into a ring that nobody uses yet.
+/// An enrollment without a producer yet.
 struct Enrolled {
   std::unique_ptr<fabric::Dialer> dialer;
   ProducerGrant grant;
@@ -82,7 +82,7 @@ inline absl::StatusOr<Enrolled> EnrollWith(Consumer& consumer, fabric::Fabric& p
                             consumer.Enroll({.producer_id = ProducerId(producer_id),
                                              .incarnation = Incarnation(incarnation),
                                              .offer = enrolled.dialer->offer()}));
-  // As if it had come over the control plane.
+  // Serialises and parses the grant, as if it had come over the control plane.
   ONEPIECE_ASSIGN_OR_RETURN(enrolled.grant, ProducerGrant::Parse(grant.Serialize()));
   return enrolled;
 }
@@ -94,7 +94,7 @@ inline std::unique_ptr<Producer> ConnectTo(Consumer& consumer, fabric::Fabric& p
   return producer.ok() ? *std::move(producer) : nullptr;
 }
 
-/// Where tests run: $ONEPIECE_TEST_FABRIC (verbs://rxe0, ucx://lo), else shared memory.
+/// The fabric that tests run on: $ONEPIECE_TEST_FABRIC (verbs://rxe0, ucx://lo), or shared memory.
 inline std::string FabricFromEnvironment() {
   const char* text = std::getenv("ONEPIECE_TEST_FABRIC");
   return text != nullptr ? text : "shm://ring-" + std::to_string(getpid());
@@ -102,24 +102,24 @@ inline std::string FabricFromEnvironment() {
 
 inline bool OnSharedMemory() { return FabricFromEnvironment().starts_with("shm://"); }
 
-/// Opened once: on a network that takes a while.
+/// Opens the fabric once, because on a network that takes a while.
 inline fabric::Fabric& TheFabric() {
   static const std::unique_ptr<fabric::Fabric> fabric =
       *fabric::Fabric::Open(FabricFromEnvironment());
   return *fabric;
 }
 
-/// ONEPIECE_FAULTS=small: what a slow machine can do in minutes.
+/// True with ONEPIECE_FAULTS=small: run only the cases that a slow machine can do in minutes.
 inline bool SmallRun() {
   const char* text = std::getenv("ONEPIECE_FAULTS");
   return text != nullptr && std::string(text) == "small";
 }
 
-/// What Poll() has cost, of every world of the process.
+/// What the Polls of all worlds in this process have cost.
 struct PollCosts {
   std::uint64_t polls = 0;
   std::int64_t longest_ns = 0;
-  std::int64_t longest_cpu_ns = 0;  ///< Without what others took of the processor meanwhile.
+  std::int64_t longest_cpu_ns = 0;  ///< Without the time in which others had the processor.
   std::int64_t waits = 0;           ///< Voluntary context switches: Poll gave the processor up.
 };
 inline PollCosts& ThePollCosts() {
@@ -164,7 +164,7 @@ struct World {
   int corrupt = 0;
   const Shape shape;
 
-  /// With `revokes`, as on a backend that can fence a living peer.
+  /// With `revokes` the backend can fence a living peer.
   explicit World(const ConsumerOptions& options, bool revokes = false)
       : board(std::make_shared<fabric::FaultBoard>(revokes)), shape(options.shape) {
     consumer_fabric =
@@ -172,7 +172,7 @@ struct World {
     consumer = *Consumer::Create(*consumer_fabric, options, clock);
   }
 
-  /// Fabric of a new pretended process.
+  /// The fabric of a new pretended process.
   fabric::FaultyFabric& NewProcess(std::shared_ptr<fabric::FaultPolicy> policy = nullptr) {
     fabrics.push_back(std::make_unique<fabric::FaultyFabric>(fabric, board, board->NewProcess(),
                                                              std::move(policy)));
@@ -187,7 +187,7 @@ struct World {
     return ConnectTo(*consumer, process, producer_id, ++incarnations[producer_id]);
   }
 
-  /// Takes everything that is there; counts what is not what its sender sent.
+  /// Takes all messages. Counts those whose bytes are not the ones that were sent.
   void Drain() {
     while (auto delivery = MeasuredPoll(*consumer)) {
       std::vector<std::byte> bytes(delivery->size_bytes());
@@ -215,7 +215,7 @@ struct World {
   }
 };
 
-/// One attempt to send message `id`, with a deadline that has passed: the lock is tried once.
+/// Tries once to send message `id`: its deadline has passed, so it tries the lock once.
 inline SendResult SendOnce(Producer& producer, std::uint64_t producer_id, std::uint64_t id,
                            std::size_t size) {
   const auto bytes = Content(producer_id, id, size);
@@ -230,8 +230,8 @@ inline bool Ok(const SendResult& result) {
   return result.outcome == SendOutcome::kOk && !result.reconnect;
 }
 
-/// Sends 200 messages of producer 1, of 1 to 1000 bytes, and drains each: 100 kB, which wrap a
-/// small ring many times. False at the first that is not sent.
+/// Sends 200 messages of producer 1, of 1 to 1000 bytes, and drains each. Together they have 100
+/// kB, which wrap a small ring many times. Returns false at the first that is not sent.
 inline bool SendMany(World& world, Producer& producer) {
   for (std::uint64_t id = 1; id <= 200; ++id) {
     if (!Ok(SendOnce(producer, 1, id, 1 + id * 37 % 1000))) return false;
@@ -249,7 +249,7 @@ inline ConsumerOptions SmallRing(Shape shape = Shape::kShared) {
   return options;
 }
 
-/// A producer without manners: writes words where it wants, through its own channel.
+/// A producer that breaks the rules: it writes words where it wants, through its own channel.
 struct Hostile {
   ProducerGrant grant;
   Layout layout;
@@ -272,7 +272,7 @@ struct Hostile {
     PutTail(1, 128);
     Put(slot);
   }
-  /// The slot that an honest producer would commit as first message of a fresh ring; its bytes are
+  /// The slot that a correct producer commits as the first message of a fresh ring. Its payload is
   /// zeros.
   Slot First() const {
     return {.seq = 0,

@@ -1,8 +1,8 @@
-// The deterministic harness: producers, consumer and recovery of one ring as fibers of one thread,
-// on a simulated fabric and a clock that only the schedule moves. Every operation of the fabric is
-// a scheduling point and a place for a fault. A schedule is a list of choices, drawn from a seed or
-// given; the choice 0 is always the dull one (go on, no fault), so that a failing schedule shrinks
-// by setting choices to 0.
+// The deterministic harness. The producers, the consumer and the recovery of one ring are fibers of
+// one thread, on a simulated fabric and a clock that only the schedule moves. Every operation of
+// the fabric is a scheduling point and a place for a fault. A schedule is a list of choices, drawn
+// from a seed or given. The choice 0 always means to go on without a fault, so a failing schedule
+// shrinks by setting choices to 0.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace onepiece::ring {
 
 class Choices {
  public:
-  /// Drawn at random.
+  /// Choices drawn at random from `seed`.
   explicit Choices(std::uint64_t seed) : random_(seed) {}
-  /// The given ones, and then 0 for ever.
+  /// The given choices, and then 0 forever.
   explicit Choices(std::vector<std::uint32_t> given) : given_(std::move(given)), replay_(true) {}
-  /// Less than `n`. REQUIRES: n > 0.
+  /// A number less than `n`. REQUIRES: n > 0.
   std::uint32_t Draw(std::uint32_t n);
   [[nodiscard]] const std::vector<std::uint32_t>& taken() const { return taken_; }
 
@@ -29,7 +29,7 @@ class Choices {
   std::vector<std::uint32_t> taken_;
 };
 
-/// What is wrong with the protocol on purpose; each must be caught.
+/// Faults of the protocol on purpose. The harness must catch each of them.
 enum class Mutant : std::uint8_t {
   kNone,
   kBreakLockWithoutFence,
@@ -65,7 +65,7 @@ struct Tally {
 };
 
 struct Verdict {
-  std::string violation;  ///< Empty: everything held.
+  std::string violation;  ///< Empty when every check held.
   std::string trace;      ///< Filled on request.
   Tally tally;
 };

@@ -1,5 +1,5 @@
-// A fabric whose memory is this process's own: fast, the same in every run, and open to the
-// deterministic harness, which is told before everything that takes effect.
+// A fabric whose memory belongs to this process. It is fast and the same in every run, and tells
+// the deterministic harness before any operation takes effect.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace onepiece::ring {
 
-/// Memory of one region.
+/// The memory of one region.
 struct SimMemory {
   std::uint64_t number = 0;
   std::vector<std::uint64_t> words;
@@ -24,23 +24,24 @@ struct SimMemory {
   [[nodiscard]] std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words)); }
 };
 
-/// What the harness hears and decides. Each may be empty.
+/// The harness hears and decides through these functions. Each may be empty.
 struct SimHooks {
-  /// Before a region is registered ("register"), a peer let in ("accept") or revoked ("revoke"), or
-  /// an operation of the consumer's own loopback takes effect: a scheduling point.
+  /// A scheduling point. Called before a region is registered ("register"), before a peer is let in
+  /// ("accept") or revoked ("revoke"), and before an operation of the consumer's loopback takes
+  /// effect.
   std::function<void(const char* what)> point;
   /// `op` is about to take effect; `held` is the lock word that this channel has taken last, or 0.
   std::function<void(const SimMemory& memory, const fabric::Op& op, std::uint64_t held)> effect;
-  /// What Revoke answers without fencing anybody: a lie.
+  /// A lie: the answer of a Revoke that fences nobody.
   std::function<bool(const SimMemory& memory)> revoke;
 };
 
-/// Not thread-safe.
+/// Threading: not thread-safe.
 class SimFabric final : public fabric::Fabric {
  public:
   explicit SimFabric(base::Clock& clock) : clock_(clock) {}
   SimHooks hooks;
-  /// The region registered last, of those that are not gone; null when there is none.
+  /// The newest region that still exists; null when there is none.
   [[nodiscard]] std::shared_ptr<SimMemory> newest() const;
 
   base::Clock& clock() const override { return clock_; }
@@ -57,12 +58,12 @@ class SimFabric final : public fabric::Fabric {
   std::uint64_t last_number_ = 0;
 };
 
-/// `inner`, but every chain has two operations exchanged: a producer that does not keep the order.
+/// `inner` with two operations of every chain exchanged: a producer that does not keep the order.
 ///
-/// Ownership: Borrows `inner`.
+/// Ownership: borrows `inner`, which must outlive it.
 class ReorderingFabric final : public fabric::Fabric {
  public:
-  /// Operation `second` is executed in the place of `first`, which goes where `second` was.
+  /// Executes operation `second` in the place of `first`, and `first` in the place of `second`.
   ReorderingFabric(fabric::Fabric& inner, std::string first, std::string second)
       : inner_(inner), first_(std::move(first)), second_(std::move(second)) {}
   base::Clock& clock() const override { return inner_.clock(); }
