@@ -1,4 +1,4 @@
-// Another process, for tests of what happens when it dies, stops or goes on.
+// A child process for tests in which a process dies, stops or goes on.
 #pragma once
 
 #include <signal.h>
@@ -12,13 +12,13 @@
 
 namespace onepiece::fabric {
 
-/// A child process and a socket to it, the control plane. Killed at the end.
+/// A child process, and a socket to it as the control plane. The destructor kills it. REQUIRES: the
+/// child needs no thread that the process has when it is made.
 ///
-/// Threading: thread-confined. REQUIRES: at its making, that the process has no thread which the
-/// child needs.
+/// Threading: thread-confined.
 class Child {
  public:
-  /// `body` returns the exit code; it opens a fabric of its own.
+  /// `body` opens a fabric of its own and returns the exit code.
   template <typename Body>
   explicit Child(Body body) {
     std::array<int, 2> ends{-1, -1};
@@ -38,9 +38,9 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   void Signal(int signal) const { kill(pid_, signal); }
-  /// Waits until a signal has stopped it.
+  /// Waits until a signal has stopped the child.
   void AwaitStopped() const { waitpid(pid_, nullptr, WUNTRACED); }
-  /// Waits for its end and returns its exit code; -1 when a signal ended it.
+  /// Waits until the child ends and returns its exit code; -1 when a signal ended it.
   int Reap() {
     int status = -1;
     waitpid(std::exchange(pid_, -1), &status, 0);

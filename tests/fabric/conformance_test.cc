@@ -1,5 +1,6 @@
-// What every backend promises. Each test runs on each row of Backends(): on shm, and on the fabric
-// that $ONEPIECE_TEST_FABRIC names (verbs://rxe0), each of them also behind the fault decorator.
+// The promises of every backend. Each test runs on each row of Backends(): on shm, and on the
+// fabric that $ONEPIECE_TEST_FABRIC names (verbs://rxe0), and on each of them behind the fault
+// decorator.
 #include <unistd.h>
 
 #include <QtTest>
@@ -53,7 +54,7 @@ class ConformanceTest : public QObject {
     QTest::addColumn<QString>("uri");
     QTest::addColumn<bool>("decorated");
     QStringList uris{QString("shm://conformance-%1").arg(getpid())};
-// ThreadSanitizer would call the locks and copies of a library that it has not instrumented races.
+// ThreadSanitizer does not instrument UCX, so it would report its locks and copies as races.
 #if defined(ONEPIECE_HAVE_UCX) && !defined(__SANITIZE_THREAD__)
     uris << "ucx://lo";
 #endif
@@ -179,7 +180,7 @@ class ConformanceTest : public QObject {
     const std::array<std::span<const std::byte>, 1> pieces{data};
     std::vector<std::byte> into(size);
     const std::array<std::uint64_t, 1> word{1};
-    // A good write in front of the bad one must not happen either.
+    // A valid write in front of the bad one must not happen either.
     const auto write = Do({Op::WriteWords("good", 0, word), Op::Write("bad", offset, pieces)});
     QCOMPARE(Reason(write), std::string("OUT_OF_BOUNDS"));
     QCOMPARE(Reason(Do({Op::Read("bad", offset, into)})), std::string("OUT_OF_BOUNDS"));
@@ -432,7 +433,8 @@ class ConformanceTest : public QObject {
     QVERIFY(timer.elapsed() < 15000);
   }
 
-  // Words may be seen in any mix while they are written; what carries a check is never mistaken.
+  // A reader may see any mix of words while they are written, but a line with a check never
+  // misleads it.
   void ReadWords_OfAWriterInMotionAreCaughtByTheirCheck() {
     const auto check = [](std::uint64_t a, std::uint64_t b) { return a * 31 + b * 17 + 1; };
     std::atomic<bool> stop{false};

@@ -31,7 +31,7 @@ class FaultTest : public QObject {
     access_ = std::move(link->access);
     channel_ = std::move(link->channel);
   }
-  // Writes four words, one in each operation.
+  // Writes four words, each in an operation of its own.
   absl::Status WriteFour() {
     static constexpr std::array<std::uint64_t, 2> kWords{7, 7};
     const Op chain[] = {Op::WriteWords("w0", 0, kWords), Op::WriteWords("w1", 64, kWords),

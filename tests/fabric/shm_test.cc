@@ -1,4 +1,4 @@
-// What is particular to shared memory: names, processes, a full file system.
+// The properties of shared memory alone: names, processes, a full file system.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -216,7 +216,7 @@ class ShmTest : public QObject {
     close(lowest_free);
     std::vector<absl::Status> results;
     std::vector<PeerIdentity> identities;
-    for (const int left : {0, 1}) {  // With one left the process can be found, but not looked at.
+    for (const int left : {0, 1}) {  // With one left the process can be opened, but not read.
       const rlimit low{static_cast<rlim_t>(lowest_free + left), limit.rlim_max};
       setrlimit(RLIMIT_NOFILE, &low);
       results.push_back(WatchProcess(self).status());

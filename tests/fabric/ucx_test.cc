@@ -1,5 +1,6 @@
-// What is the ucx backend's alone: the fence against late writes, the caller's memory after a
-// deadline, and answers that are damaged or another's. Over TCP on the loopback interface.
+// The properties of the ucx backend alone: the fence against late writes, the caller's memory after
+// a deadline, and answers that are damaged or belong to another. Over TCP on the loopback
+// interface.
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr char kUri[] = "ucx://lo";
 constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
-constexpr int kCutOff = 42;  // Exit code of a child whose channel broke.
+constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
@@ -47,7 +48,7 @@ int WriteForEver(const Child& parent) {
   }
 }
 
-/// Owns a region until it is told to end; the exit code says whether it could.
+/// Owns a region until it is told to end. The exit code says whether that worked.
 int OwnUntilTold(const Child& parent) {
   auto fabric = Fabric::Open(kUri);
   if (!fabric.ok()) return 1;
@@ -74,8 +75,8 @@ class UcxTest : public QObject {
   }
 
  private Q_SLOTS:
-  // The writer is stopped somewhere in the middle of a write of many segments: some of it has
-  // landed, some lies in the sockets, some has not been sent. What it does later lands nowhere.
+  // The writer is stopped in the middle of a write of many segments. Some have landed, some lie in
+  // the sockets, and some are not yet sent. After the fence none of its writes lands.
   void Revoke_LeavesNoLateWriteOfAStoppedProcess() {
     constexpr int kRounds = 8;
     int in_the_middle = 0;
@@ -89,7 +90,7 @@ class UcxTest : public QObject {
       auto access = *region->Accept(*offer);
       writer.Send(access->remote().Serialize());
       const std::span<std::byte> memory = region->bytes();
-      // Stopped at another place of the memory in each round.
+      // Each round stops it at another place of the memory.
       const std::byte* at = memory.data() + kRegionBytes / kRounds * static_cast<unsigned>(round);
       QElapsedTimer timer;
       timer.start();
@@ -100,7 +101,7 @@ class UcxTest : public QObject {
       if (memory.front() != memory.back()) ++in_the_middle;
       std::fill(memory.begin(), memory.end(), std::byte{0});
       writer.Signal(SIGCONT);
-      // Only once its channel is broken does it end: until then it tries.
+      // It goes on until its channel is broken, and then ends.
       QCOMPARE(writer.Reap(), kCutOff);
       QVERIFY(std::ranges::all_of(memory, [](std::byte value) { return value == std::byte{0}; }));
       access.reset();
@@ -109,8 +110,8 @@ class UcxTest : public QObject {
     qInfo("%d of %d writers were stopped in the middle of a write", in_the_middle, kRounds);
   }
 
-  // The owner is stopped, so the write cannot complete; after its deadline the caller's memory goes
-  // away, and a late look at it would be a crash.
+  // The owner is stopped, so the write cannot complete. After its deadline the caller frees its
+  // memory, and a late access to it would crash.
   void Deadline_GivesTheCallersMemoryBack() {
     Child owner(OwnUntilTold);
     auto fabric = Fabric::Open(kUri);
@@ -124,7 +125,7 @@ class UcxTest : public QObject {
     void* data = mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     QVERIFY(data != MAP_FAILED);
-    // A word behind the payload that the peer would answer into.
+    // A word behind the memory into which the peer answers.
     auto* answer = static_cast<std::uint64_t*>(data);
     const std::array<std::span<const std::byte>, 1> pieces{
         std::span(static_cast<const std::byte*>(data) + 64, kRegionBytes - 64)};
@@ -168,7 +169,8 @@ class UcxTest : public QObject {
     link->access.reset();
   }
 
-  // The library catches it when it is loaded; `onepiece up --foreground` must end with its shell.
+  // The library catches SIGHUP when it is loaded, but `onepiece up --foreground` must end with its
+  // shell.
   void Library_LeavesTheHangUpSignalAlone() { QVERIFY(hang_up_at_start_ == SIG_DFL); }
 };
 

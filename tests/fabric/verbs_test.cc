@@ -1,5 +1,5 @@
-// What is the verbs backend's alone. Needs the device that $ONEPIECE_TEST_FABRIC names
-// (verbs://rxe0); without one only what needs none is tested. ONEPIECE_LONG=1 makes 10^4
+// The properties of the verbs backend alone. They need the device that $ONEPIECE_TEST_FABRIC names
+// (verbs://rxe0). Without one, only the tests that need none run. ONEPIECE_LONG=1 makes 10^4
 // connections.
 #include <linux/capability.h>
 #include <signal.h>
@@ -28,7 +28,8 @@ namespace {
 
 std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
-/// What the kernel holds for this process, as `rdma resource show` counts it, and what /proc says.
+/// The kernel's objects of this process as `rdma resource show` counts them, and its numbers in
+/// /proc.
 struct Held {
   QByteArray objects;
   qsizetype descriptors = 0;
@@ -68,7 +69,7 @@ class WithoutCapability {
   bool taken_ = false;
 };
 
-constexpr int kCutOff = 42;  // Exit code of a child whose channel broke.
+constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
 
 /// Writes other bytes again and again until its channel breaks.
 int WriteForEver(const Child& parent, const std::string& address) {
@@ -106,7 +107,7 @@ int OwnForEver(const Child& parent, const std::string& address) {
 class VerbsTest : public QObject {
   Q_OBJECT
 
-  std::string address_;  // What follows verbs://.
+  std::string address_;  // The part of the URI behind verbs://.
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<Region> region_;
 
@@ -242,7 +243,7 @@ class VerbsTest : public QObject {
     auto first = ConnectLoopback(*fabric_, *region_);
     QVERIFY2(first.ok(), first.status().ToString().c_str());
     QVERIFY(WriteWord(*first->channel).ok());
-    // The second peer presents the first one's key.
+    // The second peer uses the first one's key.
     const auto dialer = *fabric_->Dial();
     auto access = *region_->Accept(dialer->offer());
     RemoteRegion remote = access->remote();
@@ -254,7 +255,7 @@ class VerbsTest : public QObject {
     // An answer to another offer.
     const auto other = *fabric_->Dial();
     QCOMPARE(Reason(other->Connect(access->remote()).status()), std::string("WRONG_REGION"));
-    // A revoked one.
+    // A revoked access.
     QVERIFY(first->access->Revoke());
     StoreWord(region_->bytes().data(), 0);
     const auto late = WriteWord(*first->channel);
@@ -376,7 +377,7 @@ class VerbsTest : public QObject {
     auto region = *fabric->Register(4096, "region");
     auto link = ConnectLoopback(*fabric, *region);
     QVERIFY(link.ok());
-    QVERIFY(link->access->Revoke());  // Nobody answers any more.
+    QVERIFY(link->access->Revoke());  // The owner does not answer any more.
     const std::array<std::uint64_t, 1> word{7};
     const Op op = Op::WriteWords("w", 0, word);
     const auto status =
@@ -411,7 +412,7 @@ class VerbsTest : public QObject {
     QElapsedTimer timer;
     base::Duration longest_revoke{};
     for (int i = 0; i < cycles + 20; ++i) {
-      if (i == 20) {  // The first ones fill what is kept for the next.
+      if (i == 20) {  // The first connections fill the caches that the next ones use.
         start = WhatIsHeld();
         timer.start();
       }
@@ -419,8 +420,8 @@ class VerbsTest : public QObject {
       QVERIFY2(link.ok(), link.status().ToString().c_str());
       QVERIFY(WriteWord(*link->channel).ok());
       QVERIFY(Do(*link->channel, {Op::Notify("ring")}).ok());
-      (void)doorbell->count();  // Its owner looks, now and then.
-      // Each way in which a connection ends; the peer that is cut off waits for nobody.
+      (void)doorbell->count();  // Its owner looks from time to time.
+      // Ends connections in each possible way. A peer that is cut off waits for nobody.
       if (i % 3 == 0) {
         const base::MonotonicTime before = base::SystemClock().Now();
         QVERIFY(link->access->Revoke());

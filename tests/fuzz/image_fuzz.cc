@@ -1,4 +1,4 @@
-// DecodeImage of any bytes. Of files that claim many pixels, which cost time by design, only the
+// Gives any bytes to DecodeImage. A file that claims many pixels costs time by design, so only its
 // header is read.
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Decode of any bytes: as they come, and with magic, version, lengths and checksums made right, so
-// that the checks behind those run too. What Decode accepts must survive Encode and Decode
-// unchanged.
+// Gives any bytes to Decode: as they come, and with magic, version, lengths and checksums
+// corrected, so that the checks behind those run too. A message that Decode accepts must survive
+// Encode and Decode unchanged.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -36,7 +36,7 @@ void DecodeAndBack(std::span<const std::byte> bytes, Checksum checksum) {
   ONEPIECE_CHECK(first->header.uid == second->header.uid &&
                  first->header.stage == second->header.stage &&
                  first->header.from == second->header.from);
-  // NaN parameters are not equal to themselves: only the names are compared.
+  // NaN parameters are not equal to themselves, so only the names are compared.
   ONEPIECE_CHECK(std::ranges::equal(
       first->parameters, second->parameters, {}, [](auto& p) { return p.first; },
       [](auto& p) { return p.first; }));

@@ -1,4 +1,4 @@
-// ParseSafetensors of any bytes. What it accepts must keep its promise: the tensors lie inside the
+// Gives any bytes to ParseSafetensors. In a file that it accepts, the tensors must lie inside the
 // file and fill the data without gap or overlap.
 #include <cstdint>
 

@@ -1,9 +1,9 @@
-// Hostile ring memory through the consumer: whatever a peer writes into lines, slots and payloads,
-// the consumer reads nothing out of bounds, delivers nothing longer than it may, and recovery
+// Gives hostile ring memory to the consumer. Whatever a peer writes into lines, slots and payloads,
+// the consumer reads nothing out of bounds and delivers no message that is too long, and recovery
 // brings the ring back.
 //
-// The input is a program: each step is an opcode byte and its operands. Checks are made right on
-// demand, or the fuzzer would never get past them.
+// The input is a program. Each step is an opcode byte and its operands. A step can correct the
+// checks, because otherwise the fuzzer would never get past them.
 #include <unistd.h>
 
 #include <array>
@@ -33,7 +33,7 @@ class Input {
     }
     return value;
   }
-  /// A small number most of the time, any number now and then.
+  /// A small number most of the time, and sometimes any number.
   std::uint64_t Number() {
     const std::uint64_t kind = Take(1);
     if (kind < 192) return kind;
@@ -69,8 +69,8 @@ class Session {
   void Run() {
     for (std::size_t step = 0; step < kMaxSteps && !input_.empty(); ++step) Step();
     Drain();
-    // Whatever has happened, recovery ends, and so does a newcomer's send. That it arrives is not
-    // promised: the program may have overwritten the head, which only the consumer writes.
+    // Whatever has happened, recovery ends, and so does a send of a new producer. Its message need
+    // not arrive: the program may have overwritten the head, which only the consumer writes.
     for (int i = 0; i < 40; ++i) {
       clock_.Advance(std::chrono::milliseconds(100));
       consumer_->Tick(clock_.Now());
@@ -107,7 +107,7 @@ class Session {
     if (channel_ != nullptr) (void)channel_->Execute({&op, 1}, base::MonotonicTime::max());
   }
 
-  /// Spoils one word now and then, so that checks fail too.
+  /// Spoils one word sometimes, so that checks fail too.
   template <std::size_t kSize>
   void PutLine(std::uint64_t at, std::array<std::uint64_t, kSize> words) {
     const std::uint64_t spoil = input_.Take(1);

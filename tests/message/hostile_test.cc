@@ -1,5 +1,5 @@
-// Messages that no Encode made. Checksums are made right again after each change, so that the
-// checks behind them run.
+// Messages that Encode does not make. The test corrects the checksums after each change, so that
+// the checks behind them run.
 #include <QtTest>
 #include <cstring>
 #include <functional>
@@ -42,7 +42,7 @@ WireHeader ReadWire(std::span<const std::byte> bytes) {
   return header;
 }
 
-// A message of that header and payload, checksums and payload length right.
+// A message with this header and payload, whose checksums and payload length are right.
 std::vector<std::byte> Seal(WireHeader header, std::span<const std::byte> payload) {
   header.payload_bytes = payload.size();
   header.payload_crc32c = base::Crc32c(payload);
@@ -54,8 +54,8 @@ std::vector<std::byte> Seal(WireHeader header, std::span<const std::byte> payloa
   return bytes;
 }
 
-// SmallMessage() with the table that `change` makes of its own. The offsets that `change` sees fit
-// the changed table.
+// SmallMessage() with the table that `change` makes from the message's own. `change` sees offsets
+// that fit the changed table.
 std::vector<std::byte> WithTable(const std::function<void(v1::ArtifactTable&)>& change) {
   const std::vector<std::byte> valid = SmallMessage();
   WireHeader header = ReadWire(valid);
@@ -122,7 +122,7 @@ class HostileTest : public QObject {
   }
 
   void Decode_NeverReadsOutside_WhateverAByteIs() {
-    // The transport's word is taken for the checksums: every other check must hold by itself.
+    // Decode believes the transport about the checksums, so every other check must hold by itself.
     auto bytes = SmallMessage();
     for (std::size_t i = sizeof(WireHeader); i < bytes.size(); ++i) {
       const std::byte before = bytes[i];

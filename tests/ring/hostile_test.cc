@@ -110,7 +110,7 @@ class HostileTest : public QObject {
     NextMessageArrives(world);
   }
 
-  // An absurd length would otherwise make an absurd time-out.
+  // Without the check of its bounds, an absurd length would make an absurd timeout.
   void Reservation_OutOfBoundsMovesTheRing() {
     HostileWorld world;
     Slot slot = world.hostile.First();

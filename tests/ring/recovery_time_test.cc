@@ -1,8 +1,8 @@
-// How long the ring is held up when a producer is killed or stopped at each step of its send: the
-// time from the signal to the end of the next send of another process. Real processes on shared
-// memory; the victim's own fabric raises the signal in front of an operation. The protocol of
-// paper_ring.h runs beside it. The test asserts no time: it asserts that nothing is lost,
-// duplicated or altered.
+// Measures how long the ring is held up when a producer is killed or stopped at each step of its
+// send: the time from the signal to the end of the next send of another process. The producers are
+// real processes on shared memory, and the victim's own fabric raises the signal in front of an
+// operation. The paper's protocol (paper_ring.h) is measured beside it. The test asserts no time;
+// it asserts that no message is lost, duplicated or altered.
 #include <QtTest>
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ constexpr std::uint64_t kVictim = 1;
 constexpr std::uint64_t kOther = 2;
 constexpr std::size_t kBytes = 64;
 
-/// Memory that all processes of a run share.
+/// The memory that all processes of a run share.
 struct Board {
   std::array<std::atomic<std::uint64_t>, 3> incarnation;
   std::array<std::atomic<std::uint64_t>, 3> acknowledged;
@@ -37,13 +37,13 @@ struct Board {
   std::atomic<std::uint64_t> corrupt;
   std::atomic<std::uint64_t> moves;
   std::atomic<std::uint64_t> fenced;
-  std::atomic<std::int64_t> struck_ns;  ///< When the signal was raised; 0: not in this round.
-  std::atomic<std::int64_t> next_ns;    ///< When the first send begun after that was acknowledged.
+  std::atomic<std::int64_t> struck_ns;  ///< When the signal was raised; 0 when it was not.
+  std::atomic<std::int64_t> next_ns;    ///< When the first send after that was acknowledged.
 };
 
 std::int64_t NowNs() { return base::SystemClock().Now().time_since_epoch().count(); }
 
-/// Raises `signal` in front of operation `op` after Arm(), once.
+/// Raises `signal` once, in front of operation `op` after Arm().
 class SignalAt final : public fabric::FaultPolicy {
  public:
   SignalAt(Board* board, int signal, std::uint64_t op)
@@ -64,7 +64,7 @@ class SignalAt final : public fabric::FaultPolicy {
   bool armed_ = false;
 };
 
-/// Sends acknowledged + 1 until it is acknowledged, reconnecting when told.
+/// Sends message acknowledged + 1 until it is acknowledged, and reconnects when told to.
 void SendNext(int fd, fabric::Fabric& fabric, std::unique_ptr<Producer>& producer, std::uint64_t id,
               Board* board) {
   const std::uint64_t message = board->acknowledged[id].load() + 1;
@@ -85,7 +85,7 @@ void SendNext(int fd, fabric::Fabric& fabric, std::unique_ptr<Producer>& produce
   board->acknowledged[id].store(message);
 }
 
-/// One life: brings what its predecessor left to an end, then meets the signal.
+/// One life of the victim: it finishes the send of its predecessor, and then meets the signal.
 void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uint64_t op) {
   auto shm = *fabric::Fabric::Open(uri);
   auto policy = std::make_shared<SignalAt>(board, signal, op);
@@ -102,7 +102,7 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
   SendNext(fd, fabric, producer, kVictim, board);
 }
 
-/// Sends for ever, and notes when it got through after a signal.
+/// Sends forever, and notes when a send got through after a signal.
 [[noreturn]] void BeOther(int fd, const std::string& uri, Board* board) {
   auto fabric = *fabric::Fabric::Open(uri);
   std::unique_ptr<Producer> producer;
@@ -117,7 +117,7 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
   }
 }
 
-/// Consumes, recovers and admits; sockets[i] leads to the process of producer i + 1.
+/// Consumes, recovers and enrolls. sockets[i] leads to the process of producer i + 1.
 [[noreturn]] void BeConsumer(const std::string& uri, const ConsumerOptions& options, Board* board,
                              std::array<int, 2> sockets) {
   auto fabric = *fabric::Fabric::Open(uri);
@@ -143,18 +143,18 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
   }
 }
 
-/// What the ring of paper_ring.h did to messages that their senders believe sent.
+/// What the paper's ring did to messages that their senders believe to be sent.
 struct PaperTally {
   std::uint64_t sent = 0;
   std::uint64_t lost = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t corrupt = 0;
-  std::uint64_t refused = 0;  ///< Sends that found no room although everything had been consumed.
+  std::uint64_t refused = 0;  ///< Sends that found no room although the ring was empty.
 };
 
-/// A stalls at operation `op` of its send; B takes it for dead, breaks the lock and sends
-/// `followers` messages, the last two of which wait; A goes on. False when the send has fewer
-/// operations.
+/// A stalls at operation `op` of its send. B takes A for dead, breaks the lock and sends
+/// `followers` messages, the last two of which wait. Then A goes on. Returns false when the send
+/// has fewer operations.
 bool StallInPaperRing(std::size_t own, std::size_t others, int followers, std::uint64_t op,
                       PaperTally& sum) {
   auto shm = *fabric::Fabric::Open("shm://paper-" + std::to_string(getpid()));
@@ -184,7 +184,7 @@ bool StallInPaperRing(std::size_t own, std::size_t others, int followers, std::u
     if (ok) sent.emplace(2, id);
     if (!ok) ++sum.refused;
   };
-  // The buffer has been full of messages once before the stall, and comes round again behind it.
+  // The buffer was full of messages once before the stall, and wraps again after it.
   for (std::uint64_t id = 1; id <= 50; ++id) {
     send(id);
     drain();
@@ -241,7 +241,7 @@ std::string Percentiles(std::vector<std::int64_t> ns) {
 class RecoveryTimeTest : public QObject {
   Q_OBJECT
 
-  // Waits until the victim has ended, or has been stopped.
+  // Waits until the victim has ended or is stopped.
   static bool AwaitVictim(pid_t pid) {
     int status = 0;
     ONEPIECE_CHECK(waitpid(pid, &status, WUNTRACED) == pid);
@@ -253,7 +253,7 @@ class RecoveryTimeTest : public QObject {
     const std::string cluster = "strike-" + std::to_string(getpid());
     const std::string uri = "shm://" + cluster;
     Board* board = NewShared<Board>();
-    // The victims come one after the other and share a socket.
+    // The victims run one after the other and share a socket.
     std::array<int, 2> victims{};
     std::array<int, 2> others{};
     ONEPIECE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, victims.data()) == 0);
@@ -281,11 +281,12 @@ class RecoveryTimeTest : public QObject {
       times.push_back(board->next_ns.load() - board->struck_ns.load());
       if (stopped) {
         kill(victim.pid, SIGCONT);
-        ONEPIECE_CHECK(!AwaitVictim(victim.pid));  // It sends again until that is acknowledged.
+        ONEPIECE_CHECK(
+            !AwaitVictim(victim.pid));  // The living victim resends until that is acknowledged.
       }
-      victim.pid = -1;  // Waited for.
+      victim.pid = -1;  // AwaitVictim has reaped it.
       close(victim.fd);
-      // An answer that the victim did not live to read is not for its successor.
+      // Drops an answer that the victim did not live to read; it is not for its successor.
       std::array<char, 2048> unread;
       while (recv(victims[1], unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
       }
@@ -321,7 +322,7 @@ class RecoveryTimeTest : public QObject {
     Strike(SIGKILL, LongRun() ? 10'000 : 500, options, "SIGKILL");
   }
 
-  // The same with the ring of paper_ring.h: each operation of a send stalls once, past one timeout.
+  // The same for the paper's protocol: each operation of a send stalls once, past one timeout.
   void ThePapersRingLosesDuplicatesAndAlters() {
     PaperTally sum;
     std::uint64_t stalls = 0;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::uint64_t kFiller = 9;
 constexpr std::size_t kSizes[] = {1, 64, 200, 600, 1024, 1500, 2048};
-constexpr std::uint32_t kFaultRates[] = {0, 10, 40, 100};  // Of a thousand operations.
+constexpr std::uint32_t kFaultRates[] = {0, 10, 40, 100};  // Faults in a thousand operations.
 constexpr int kRandomSteps = 160;
-// Rounds in which everybody gets one step; what is not done by then is wedged.
+// Rounds in which every actor gets one step. A schedule that is not done by then is wedged.
 constexpr int kSettleRounds = 4000;
 
 struct Actor {
@@ -36,7 +36,7 @@ struct Sender {
   std::uint64_t messages = 0;
   std::shared_ptr<fabric::FaultPolicy> policy;
   std::unique_ptr<fabric::FaultyFabric> process;
-  std::unique_ptr<fabric::Fabric> reordered;  ///< Around `process`, of a mutant.
+  std::unique_ptr<fabric::Fabric> reordered;  ///< Around `process`, for a mutant.
   std::unique_ptr<Producer> producer;
   std::uint64_t incarnation = 0;
   std::uint64_t acknowledged = 0;  ///< Messages 1 … this one.
@@ -57,7 +57,7 @@ class Schedule {
   void AddActor(std::string name, std::function<void()> body);
   void SetHooks();
 
-  // Bodies of the fibers.
+  // The bodies of the fibers.
   void Produce(Sender& sender);
   void Consume();
   void Recover();
@@ -83,7 +83,7 @@ class Schedule {
 
   bool shared() const { return options_.shape == Shape::kShared; }
 
-  // What must hold.
+  // The checks.
   void Violate(const std::string& what);
   void CheckEffect(const SimMemory& memory, const fabric::Op& op, std::uint64_t held);
   void CheckMemory();
@@ -107,12 +107,12 @@ class Schedule {
   bool inside_ = false;           // A fiber is running.
   bool consumer_locked_ = false;  // A fiber is inside a call that holds the consumer's mutex.
   bool uninterrupted_ = false;    // No scheduling points.
-  bool stopping_ = false;         // Fibers shall end.
+  bool stopping_ = false;         // Fibers must end.
   std::uint32_t fault_rate_ = 0;
   std::deque<Delivery> held_;
   std::vector<Received> received_;
   std::string last_traced_;
-  std::map<std::uint64_t, std::uint64_t> last_polled_;  // Message ids by producer.
+  std::map<std::uint64_t, std::uint64_t> last_polled_;  // The last message id by producer.
 };
 
 // Asks the schedule before every operation of one sender.
@@ -137,7 +137,7 @@ Verdict Schedule::Run() {
   for (int step = 0; step < kRandomSteps && verdict_.violation.empty(); ++step) RandomStep();
   fault_rate_ = 0;
   Trace("-- no more faults");
-  // First without those who are stalled, who might never come back; then they do.
+  // The stalled actors may never come back, so the others must settle without them first.
   if (!Settle(/*with_stalled=*/false)) Violate("wedged while somebody is stalled");
   Unstall();
   board_->Land();
@@ -158,7 +158,7 @@ Verdict Schedule::Run() {
 }
 
 void Schedule::Build() {
-  // Two mutants lie about the fence, so there must be none.
+  // Two mutants lie about the fence, so the backend must not have one.
   const bool lies =
       mutant_ == Mutant::kBreakLockWithoutFence || mutant_ == Mutant::kSkipHoleWithoutFence;
   const bool revokes = choices_.Draw(2) == 1 && !lies;
@@ -167,7 +167,7 @@ void Schedule::Build() {
       std::make_unique<fabric::FaultyFabric>(sim_, board_, fabric::SelfIdentity(), nullptr);
   options_ = SmallRing();
   options_.slots = choices_.Draw(2) == 0 ? 8 : 4;
-  // The mutants are of the shared ring.
+  // The mutants change the shared ring.
   if (choices_.Draw(4) == 3 && mutant_ == Mutant::kNone) options_.shape = Shape::kPerProducer;
   consumer_ = *Consumer::Create(*consumer_fabric_, options_, clock_);
   const std::uint32_t producers = 1 + choices_.Draw(3);
@@ -207,7 +207,7 @@ void Schedule::SetHooks() {
   }
 }
 
-// Brings the ring into a state: somewhere in a lap, and some of it taken by messages that wait.
+// Brings the ring into a state: somewhere in a lap, with messages that wait.
 void Schedule::Prefill() {
   fabric::FaultyFabric process(sim_, board_, board_->NewProcess(), nullptr);
   auto enrolled = *EnrollWith(*consumer_, process, kFiller, 1);
@@ -220,7 +220,7 @@ void Schedule::Prefill() {
   }
   const std::uint32_t waiting = choices_.Draw(options_.slots);
   for (std::uint32_t i = 0; i < waiting; ++i) {
-    // Where it is full already, nothing more waits.
+    // When the ring is full, no more messages can wait.
     if (SendOnce(*producer, kFiller, ++id, 512).outcome != SendOutcome::kOk) break;
   }
 }
@@ -306,7 +306,7 @@ void Schedule::Consume() {
       last = id;
       held_.push_back(*std::move(delivery));
     }
-    // Copies come later than polls, and out of order.
+    // Copies are made after polls, and out of order.
     if (!held_.empty() && choices_.Draw(3) != 2) {
       const std::size_t at = choices_.Draw(static_cast<std::uint32_t>(held_.size()));
       Take(held_[at]);
@@ -344,8 +344,8 @@ void Schedule::Recover() {
   }
 }
 
-// Recovery that takes a reservation for published although the tail is not past it: it is shown
-// such a tail, and nobody else sees it.
+// A mutant of recovery that takes a reservation for published although the tail has not passed it.
+// It sees such a tail, and nobody else does.
 void Schedule::TickWithoutTailGuard() {
   const auto memory = sim_.newest();
   const std::span<std::uint64_t> line =
@@ -377,7 +377,7 @@ void Schedule::Yield(bool idle) {
   actor.fiber->Yield();
 }
 
-// The consumer's mutex belongs to the one thread that all fibers share, so the fibers queue here.
+// All fibers share one thread, so they cannot wait for the consumer's mutex. They queue here.
 void Schedule::LockConsumer() {
   while (consumer_locked_) Yield(/*idle=*/true);
   consumer_locked_ = true;
@@ -386,7 +386,7 @@ void Schedule::LockConsumer() {
 void Schedule::Point(const char* what) {
   if (!inside_ || uninterrupted_ || stopping_) return;
   const std::string_view name(what);
-  const bool unlocked = name != "lock.break";  // The others are outside of the mutex.
+  const bool unlocked = name != "lock.break";  // At the other points the mutex is free.
   if (unlocked) UnlockConsumer();
   Yield(/*idle=*/false);
   if (unlocked) LockConsumer();
@@ -465,7 +465,7 @@ void Schedule::RandomStep() {
   if (!Runnable(next) || actors_[next].idle) {
     do {
       next = (next + 1) % actors_.size();
-    } while (!Runnable(next));  // The consumer and recovery always are.
+    } while (!Runnable(next));  // The consumer and recovery are always runnable.
   }
   Resume(next);
 }
@@ -495,9 +495,10 @@ void Schedule::Unstall() {
   }
 }
 
-// Everybody in turn, and time passes; true when all that can send has sent and the ring is empty.
+// Runs the actors in turn while time passes. Returns true when every sender that can send has sent
+// and the ring is empty.
 bool Schedule::Settle(bool with_stalled) {
-  int quiet = 0;  // Rounds; a move in the last one may have found messages for the next.
+  int quiet = 0;  // Quiet rounds. A move in the last one may have found messages for the next.
   for (int round = 0; round < kSettleRounds; ++round) {
     if (!verdict_.violation.empty()) return true;
     bool finished = true;
@@ -508,7 +509,7 @@ bool Schedule::Settle(bool with_stalled) {
     }
     const bool empty =
         !consumer_locked_ && actors_[senders_.size()].idle && consumer_->fill().messages == 0;
-    // A stalled one may hold a place: until it is suspected, that place stays taken.
+    // A stalled sender may hold a place in the ring. It stays taken until the sender is suspected.
     quiet = finished && empty ? quiet + 1 : 0;
     if (quiet == 2) return true;
     if (round % 4 == 3) clock_.Advance(std::chrono::milliseconds(100));
@@ -538,7 +539,7 @@ void Schedule::Violate(const std::string& what) {
   Trace("VIOLATION: " + what);
 }
 
-// At most one holder of the lock has an effect.
+// Checks that operations of at most one holder of the lock take effect.
 void Schedule::CheckEffect(const SimMemory& memory, const fabric::Op& op, std::uint64_t held) {
   const std::string_view name(op.name);
   if (!shared()) return;
@@ -548,7 +549,7 @@ void Schedule::CheckEffect(const SimMemory& memory, const fabric::Op& op, std::u
   if (memory.words[0] != held) Violate(std::string(name) + " of somebody who has lost the lock");
 }
 
-// head <= tail <= head + what the ring holds, and every published slot says what it is.
+// Checks that head <= tail <= head + the ring's size, and that every published slot is valid.
 void Schedule::CheckMemory() {
   const auto memory = sim_.newest();
   if (memory == nullptr || !shared()) return;
@@ -607,7 +608,7 @@ void Schedule::CheckEnd() {
   if (memory->words[0] != 0) Violate("the lock is not free");
 }
 
-// "WHO: WHAT"; what the same one does next goes on the same line.
+// `what` is "WHO: WHAT". The next steps of the same actor go on the same line.
 void Schedule::Trace(const std::string& what) {
   if (!tracing_ || what.empty()) return;
   const std::string who = what.substr(0, what.find(':') + 1);

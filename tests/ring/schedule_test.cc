@@ -1,6 +1,6 @@
-// Random schedules in the deterministic harness (schedule.h): 10^5, with ONEPIECE_LONG=1 10^6; and
-// what is wrong on purpose, which must be caught. A failing schedule prints its seed, which
-// ONEPIECE_SEED repeats, and a shrunk trace.
+// Random schedules in the deterministic harness (schedule.h): 10^5, or 10^6 with ONEPIECE_LONG=1.
+// The mutants, which are wrong on purpose, must be caught. A failing schedule prints a shrunk trace
+// and its seed, which ONEPIECE_SEED repeats.
 #include "tests/ring/schedule.h"
 
 #include <QtTest>
@@ -28,7 +28,7 @@ std::uint64_t ScheduleCount() {
   return (LongRun() ? 1'000'000 : 100'000) / kSlower;
 }
 
-// What to show of a failing schedule.
+// The text that is shown for a failing schedule.
 std::string Report(std::uint64_t seed, const Choices& choices, Mutant mutant) {
   const Shrunk shrunk = Shrink(choices.taken(), mutant);
   return "ONEPIECE_SEED=" + std::to_string(seed) + ": " + shrunk.verdict.violation +

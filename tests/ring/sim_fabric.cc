@@ -15,7 +15,7 @@ using fabric::Op;
 
 constexpr char kBackend[] = "sim";
 
-// Read once: the system is slow to tell, and nothing forks here.
+// Reads the identity once, because the system is slow to tell it and nothing forks here.
 const fabric::PeerIdentity& Self() {
   static const fabric::PeerIdentity self = fabric::SelfIdentity();
   return self;
@@ -112,7 +112,7 @@ class SimChannel final : public fabric::Channel {
         if (!op.into.empty()) std::memcpy(op.into.data(), at, op.into.size());
         break;
       case Op::Kind::kReadWords:
-        // Empty where a read lands late: nobody waits for it any more.
+        // Empty when a read lands late: nobody waits for it any more.
         for (std::size_t i = 0; i < op.words_into.size(); ++i) {
           op.words_into[i] = fabric::LoadWord(at + sizeof(std::uint64_t) * i);
         }

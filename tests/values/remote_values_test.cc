@@ -38,7 +38,7 @@ message::Message Result(const std::vector<std::string>& values) {
   return message;
 }
 
-// Bytes of which every 8 tell the seed, so that a mixture of two values shows.
+// Bytes in which every 8 tell the seed, so that the test notices a mixture of two values.
 std::string Pattern(std::uint64_t seed, std::size_t bytes) {
   std::string text(bytes, '\0');
   for (std::size_t i = 0; i + 8 <= bytes; i += 8) std::memcpy(text.data() + i, &seed, 8);
@@ -48,7 +48,7 @@ std::string Pattern(std::uint64_t seed, std::size_t bytes) {
 void Fabrics() {
   QTest::addColumn<QString>("uri");
   QTest::newRow("shm") << "";
-// ThreadSanitizer would call the locks and copies of a library that it has not instrumented races.
+// ThreadSanitizer does not instrument UCX, so it would report its locks and copies as races.
 #if defined(ONEPIECE_HAVE_UCX) && !defined(__SANITIZE_THREAD__)
   QTest::newRow("ucx") << "ucx://lo";
 #endif
@@ -86,7 +86,7 @@ class RemoteValuesTest : public QObject {
       QVERIFY(artifact->data.text() == values[i]);
     }
     QCOMPARE(Reason(client->Get({uid, 3}, Soon()).status()), std::string("NOT_INDEXED"));
-    // The second copy of it is late.
+    // A second copy of the result is late.
     const auto again = client->Put(message, Soon());
     QVERIFY(again.ok() && !*again);
     QVERIFY(database.node->store().Acknowledge(uid.ToString()).ok());
@@ -128,7 +128,7 @@ class RemoteValuesTest : public QObject {
     const auto writer = ClientOf(cluster);
     struct {
       base::Mutex mutex;
-      // With the seeds of their bytes.
+      // Each with the seed of its bytes.
       std::vector<std::pair<base::Uid, std::uint64_t>> values ABSL_GUARDED_BY(mutex);
     } made;
     std::atomic<bool> stop{false};

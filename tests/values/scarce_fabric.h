@@ -11,13 +11,15 @@
 
 namespace onepiece::values {
 
-/// Ownership: Borrows `inner`. Thread-safe.
+/// Ownership: borrows `inner`, which must outlive it.
+///
+/// Threading: thread-safe.
 class ScarceFabric final : public fabric::Fabric {
  public:
   explicit ScarceFabric(fabric::Fabric& inner) : inner_(inner) {}
-  /// From now on no region can be had, or one can be again.
+  /// While it is full, Register fails.
   void SetFull(bool full) { full_ = full; }
-  /// Regions that were asked for in vain.
+  /// How often Register has failed.
   [[nodiscard]] int refused() const { return refused_; }
 
   base::Clock& clock() const override { return inner_.clock(); }

@@ -1,4 +1,5 @@
-// Slabs against a model: nothing overlaps, nothing is lost, limits hold, peers see what is written.
+// Compares Slabs with a model: nothing overlaps, nothing is lost, limits hold, and peers see what
+// is written.
 #include "cluster/values/slabs.h"
 
 #include <QtTest>
@@ -30,7 +31,7 @@ bool HoldsOnly(const Slabs::Slab& slab, std::uint8_t value) {
       slab.bytes, [value](std::byte byte) { return std::to_integer<int>(byte) == value; });
 }
 
-// What the slabs must be, kept in the simplest way.
+// The model: the slabs that exist, kept in the simplest way.
 class Model {
  public:
   void Add(Slabs::Slab slab, std::uint8_t fill) {
@@ -44,7 +45,7 @@ class Model {
     used_ += slab.bytes.size();
     slabs_.emplace(at, std::pair(std::move(slab), fill));
   }
-  // The n-th goes; false when somebody else wrote into it.
+  // Gives the n-th slab back. Returns false when its bytes were overwritten.
   bool Remove(std::size_t n) {
     const auto found = std::next(slabs_.begin(), static_cast<std::ptrdiff_t>(n));
     const bool intact = HoldsOnly(found->second.first, found->second.second);
@@ -93,7 +94,7 @@ class SlabsTest : public QObject {
     Model model;
     int refused = 0;
     for (int step = 0; step < 3000; ++step) {
-      // Small ones, ones near the quarter of a segment, and ones larger than a segment.
+      // Sizes that are small, near the quarter of a segment, and larger than a segment.
       const std::uint64_t largest = std::array{200, 20'000, 200'000}[random() % 3];
       const bool take = model.count() == 0 || random() % 100 < 52;
       if (take) {
@@ -138,7 +139,8 @@ class SlabsTest : public QObject {
         all.push_back(*std::move(slab));
       }
       QCOMPARE(all.size(), std::size_t{64});
-      // Odd ones, then even ones: each joins with both of its neighbours.
+      // First the odd slabs go, then the even ones, each of which joins with both of its
+      // neighbours.
       for (std::size_t i = 1; i < all.size(); i += 2) all[i] = {};
       QVERIFY(!slabs->Take(2048).ok());
       for (std::size_t i = 0; i < all.size(); i += 2) all[i] = {};
@@ -208,7 +210,7 @@ class SlabsTest : public QObject {
       all.push_back(*slabs->Take(256 * kKiB));
       QVERIFY(all.back().place.segment != last);
     }
-    QCOMPARE(slabs->stats().segments, 3u);  // What was kept is what is given.
+    QCOMPARE(slabs->stats().segments, 3u);  // The kept segment is used again.
     all.clear();
     clock.Advance(std::chrono::seconds(60));
     slabs->Trim();
@@ -226,7 +228,7 @@ class SlabsTest : public QObject {
     scarce.SetFull(true);
     for (int i = 0; i < 100; ++i) {
       QCOMPARE(Reason(slabs->Take(100 * kKiB).status()), std::string("SHARED_MEMORY_FULL"));
-      QVERIFY(slabs->Take(1000).ok());  // What is there already is given.
+      QVERIFY(slabs->Take(1000).ok());  // The room that is there is given.
     }
     QCOMPARE(scarce.refused(), 1);
     clock.Advance(Slabs::kRegisterPause - base::Duration(1));

@@ -1,4 +1,4 @@
-// The index as its owner writes it and as a peer reads it, one-sidedly and at the same time.
+// Its owner writes the index while a peer reads it one-sidedly.
 #include "cluster/values/value_index.h"
 
 #include <QtTest>
@@ -19,7 +19,7 @@ ValueKey MakeKey(std::uint32_t n) {
   for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(n >> (8 * i));
   return {base::Uid(bytes), n % 3};
 }
-// Every field follows from `n`, so that a mixture of two entries shows.
+// `n` determines every field, so that the test notices a mixture of two entries.
 ValueEntry MakeEntry(std::uint32_t n) {
   return {.place = {.segment = n, .offset = std::uint64_t{n} * 64, .length = std::uint64_t{n} + 7},
           .crc32c = ~n};
