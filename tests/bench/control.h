@@ -71,7 +71,7 @@ struct Control {
   std::array<Slot, kSlots> slots;
 
   void Publish(std::size_t slot, std::string_view bytes);
-  /// Waits for Publish of the same slot.
+  /// Waits until somebody publishes the same slot.
   [[nodiscard]] std::string Await(std::size_t slot) const;
 };
 

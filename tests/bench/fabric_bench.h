@@ -1,4 +1,4 @@
-// `onepiece-bench fabric`: single operations of a fabric beside the machine's own.
+// `onepiece-bench fabric` measures single operations of a fabric beside the machine's own.
 #pragma once
 
 #include <string>

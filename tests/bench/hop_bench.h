@@ -1,4 +1,4 @@
-// `onepiece bench hop`: how long a job takes from one instance to the next.
+// `onepiece bench hop` measures how long a job takes from one instance to the next.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace onepiece::bench {
 
-/// Names the receiving process among a program's arguments.
+/// The program argument that makes a process the receiver.
 inline constexpr char kHopPeerVerb[] = "hop-peer";
 
 struct HopBenchOptions {
-  int runs = 200;  ///< Of each size; at least 1. A few more run first and do not count.
-  /// How long the receiver is left alone before each send, so that it sleeps.
+  int runs = 200;  ///< Runs of each size; at least 1. A few more run first and do not count.
+  /// The pause before each send, so that the receiver sleeps.
   base::Duration pause = std::chrono::milliseconds(3);
   /// Starts the receiving process: RunHopPeer() of a process of its own. Two arguments are
   /// appended: the fabric's URI, and the ring's capacity in bytes.

@@ -28,7 +28,7 @@ struct Measurement {
       std::chrono::milliseconds(150);  ///< The time of the measurement, after a warm-up.
 };
 
-/// Starts the processes of one measurement, and returns its number.
+/// Runs the processes of one measurement, and returns its number.
 absl::StatusOr<double> Measure(const Measurement& measurement);
 
 /// Does the work of a process of a measurement. Measure made the `arguments`. Returns the exit

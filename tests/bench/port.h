@@ -37,12 +37,12 @@ struct Link {
 class Port {
  public:
   virtual ~Port() = default;
-  /// Returns when the transport has taken the message; its bytes may be reused only after Flush.
+  /// Returns when the transport has taken the message. The caller may reuse its bytes after Flush.
   virtual void Send(std::span<const std::byte> message) = 0;
   /// Waits for the next message, copies it to `into` unless the transport has put it into private
   /// memory, and returns its length.
   virtual std::size_t Receive(std::span<std::byte> into) = 0;
-  /// Returns when everything sent has left this process.
+  /// Returns when all sent messages have left this process.
   virtual void Flush() {}
 };
 

@@ -1,4 +1,4 @@
-// Our ring over shared memory.
+// The port of our ring over shared memory.
 #include <sched.h>
 
 #include <algorithm>

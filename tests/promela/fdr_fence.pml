@@ -1,6 +1,6 @@
-/* FDR-L with a fence that revokes one owner (verbs, ucx): whoever holds the lock or a reservation may be suspected at
- * any moment, rightly or not; it is cut off, its lock broken, its hole skipped, and it comes back as a new owner and
- * sends again. The ring moves only from what nobody can attribute: a torn slot. */
+/* FDR-L with a fence that revokes one owner (verbs, ucx). Recovery may suspect a holder of the lock or of a reservation
+ * at any moment, rightly or not. It cuts that owner off, breaks its lock and skips its hole; the process comes back as a
+ * new owner and resends. The ring moves only when nobody knows the owner: at a torn slot. */
 #ifndef PROCS
 #define PROCS 2
 #endif

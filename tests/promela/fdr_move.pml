@@ -1,6 +1,6 @@
-/* FDR-L on shared memory: a mapping cannot be revoked. A dead process is fenced by its death, one that broke its
- * channel and asks again by its asking; from everybody else, suspected at any moment, rightly or not, the ring moves
- * away, and late writes land in the old generation's memory. */
+/* FDR-L on shared memory, where a mapping cannot be revoked. Its death fences a process; asking again fences one whose
+ * channel broke. Recovery may suspect everybody else at any moment, rightly or not: then the ring moves away, and late
+ * writes land in the old generation's memory. */
 #ifndef PROCS
 #define PROCS 2
 #endif
@@ -17,7 +17,7 @@
 
 #include "ring.inc"
 #define CAN_FENCE(o) (fenced[o] || dead[o])
-#ifdef ONLY_DEATHS /* and nobody is suspected wrongly */
+#ifdef ONLY_DEATHS /* no wrong suspicions either */
 #define MAY_SUSPECT(o) false
 #else
 #define MAY_SUSPECT(o) (!CAN_FENCE(o) && MAY_FAIL(o))

@@ -1,6 +1,6 @@
-/* FDR-L when the consumer dies, at any moment, and starts again: a new incarnation with fresh memory. What had not
- * been handed on is lost with it; nothing that was on its way to the old one is accepted by the new one; who learns of
- * it sends again, and each consumer by itself delivers at most once and what was acknowledged to its producers. */
+/* FDR-L when the consumer dies at any moment and starts again: a new incarnation with fresh memory. Messages that the
+ * old one had not handed on are lost with it. The new one accepts no message that was on its way to the old one. A
+ * producer that learns of the death resends. Each consumer delivers at most once, and delivers what it acknowledged. */
 #define PROCS 2
 #ifndef COUNT0
 #define COUNT0 1

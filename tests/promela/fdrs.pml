@@ -1,8 +1,8 @@
-/* FDR-S: a segment for each producer (cluster/ring/lane_sender.cc, retirement.cc). No lock, no tail, no reservation: one
- * round trip [payload.write, slot.pad, slot.commit, head.confirm]. Producer 0 comes as an old process (lane 0) and, at
- * any moment, a new one (lane 1), that sends again; the old one may die, hang or go on writing meanwhile. Its lane is
- * retired when the new one is admitted: the generation first, then a last look. With -DNEIGHBOUR producer 1 sends beside
- * it in lane 2 and must not notice. */
+/* FDR-S: a segment (lane) for each producer (cluster/ring/lane_sender.cc, retirement.cc). It has no lock, no tail and
+ * no reservation: a send is one round trip [payload.write, slot.pad, slot.commit, head.confirm]. Producer 0 is an old
+ * process (lane 0) and, from any moment on, a new one (lane 1) that resends. Meanwhile the old one may die, hang or go
+ * on writing. Enrolling the new one retires the old lane: the generation ends first, then comes a last look. With
+ * -DNEIGHBOUR producer 1 sends in lane 2 at the same time and must not notice anything. */
 #define NS 4
 #define CAP 4
 #define LANES 3
@@ -27,8 +27,8 @@ typedef Slot { byte seq; byte off; byte size; byte msg; byte st }
 typedef Lane { byte hseq; byte hoff; bit retired; Slot slot[NS]; byte buf[CAP] }
 Lane lane[LANES];
 
-bit admitted[LANES], cut[LANES], dead[LANES], gone[LANES]; /* gone: nobody looks at this lane any more */
-byte ended, sending = 1; /* sending: the message of the old process that is not definite */
+bit admitted[LANES], cut[LANES], dead[LANES], gone[LANES]; /* gone: nobody reads this lane any more */
+byte ended, sending = 1; /* sending: the old process's message with no definite outcome */
 bit acked[5];
 byte delivered[5], last_of[2];
 
@@ -62,12 +62,12 @@ inline write_cell(at) {
   d_step {
     if
     :: !gone[l] -> L.buf[(at) % CAP] = m
-    :: else -> assert(L.buf[(at) % CAP] == 0) /* what was taken along and is not copied yet is spared */
+    :: else -> assert(L.buf[(at) % CAP] == 0) /* spares messages that were taken along and are not copied yet */
     fi
   }
 }
 
-inline write_payload() { /* It lies behind the PAD, which is written after it. */
+inline write_payload() { /* The payload lies behind the PAD, which is written after it. */
   write_cell(off + pad);
   if
   :: SIZE(m) == 2 -> write_cell(off + pad + 1)
@@ -82,7 +82,7 @@ proctype Sender(byte l) {
     seq = (l == 1 -> 0 : START); off = seq; hseq = seq; hoff = seq;
     if
     :: m = FIRST(l)
-    :: l == 1 -> m = sending /* the same process again: only what was not definite */
+    :: l == 1 -> m = sending /* the same producer again: it resends from the message with no definite outcome */
     fi;
     goto send
   };
@@ -100,7 +100,7 @@ send:
       :: else -> pad = 0
       fi
     };
-    atomic { L.hseq != hseq || L.retired -> /* BUSY, RING_FULL: after a pause the head is read again */
+    atomic { L.hseq != hseq || L.retired -> /* BUSY, RING_FULL: the sender rereads the head after a pause */
       if
       :: L.retired -> goto out
       :: else -> hseq = L.hseq; hoff = L.hoff; goto send
@@ -124,7 +124,7 @@ post:
     atomic {
 #ifndef MUTANT_ACKNOWLEDGE_BLINDLY
       if
-      :: L.retired -> goto out /* UNKNOWN. The old process is refused when it asks again: STALE_INCARNATION. */
+      :: L.retired -> goto out /* UNKNOWN. The old process asks again and gets STALE_INCARNATION. */
       :: else
       fi;
 #endif
@@ -175,7 +175,7 @@ proctype Consumer() {
   };
 loop:
   do
-  /* --- Poll: what was taken along first, then one lane or another --- */
+  /* --- Poll: first messages that were taken along, then one lane or another --- */
   :: atomic {
        held == 0 && drain_next < drain_count ->
        offer(drained[drain_next]);
@@ -231,7 +231,7 @@ loop:
        fi;
        held = 0; held_off = 0; held_lane = 0; l = 0
      }
-  /* --- A lane is left behind: the new process is admitted, or (Tick) its producer is dead --- */
+  /* --- A lane is retired: the new process enrolls, or (Tick) the lane's producer is dead --- */
   :: atomic { !admitted[1] && !gone[0] && drain_next == drain_count -> l = 0; goto retire }
   :: atomic { !admitted[1] && gone[0] -> admitted[1] = 1 }
   :: atomic { dead[0] && !gone[0] && drain_next == drain_count -> l = 0; dying = 1; goto retire }
@@ -279,7 +279,7 @@ retire:
     :: else -> break
     od;
     k = 0;
-    do /* Cells that nobody is going to copy. */
+    do /* Clears the cells that nobody is going to copy. */
     :: k < CAP ->
       fresh = (held != 0 && held_lane == l && COVERS(held, held_off, k));
       j = 0;

@@ -1,7 +1,7 @@
 /* Election and lease of the NodeManager's replicas (docs/consensus.md): one slot of the log, discrete time without end.
  * Three acceptors; ballot b belongs to proposer b, which never reuses it. What was sent may be received at any later
- * time, or never. Where one behaviour allows all that another does, only the wider one is here: an Accept that comes
- * late is accepted but neither binds nor counts, answers arrive at once, a leader does not die by itself.
+ * time, or never. Where one behaviour allows all that another does, the model has only the wider one: an Accept that
+ * comes late is accepted but neither binds nor counts, answers arrive at once, a leader does not die by itself.
  * Clocks: a follower is bound for BOUND ticks, counted on a fast clock (one tick less); a leader's lease is LEASE
  * ticks from `sent`, counted on a slow clock (one tick more). BOUND - LEASE = 2 stands for 2 * max_drift.
  * Promises: one value is chosen; and while a leader's lease covers reads, no majority has promised a higher ballot, so
@@ -89,7 +89,7 @@ end:
   :: TAKE_ACCEPT(3)
   :: TAKE_LATE_ACCEPT(3)
 #endif
-  /* Crash and restart: the disk stays, the binding does not. */
+  /* Crash and restart: the disk survives, the binding does not. */
   :: atomic {
        crashes > 0 && promised[i] > 0 -> crashes--;
        bound_to[i] = 0;

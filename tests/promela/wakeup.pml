@@ -1,6 +1,6 @@
-/* Sleep and wake-up (ConsumerCore::Wait, Sender::Confirm): the consumer says in the head that it sleeps, looks once
- * more, and sleeps until the doorbell's count changes; a producer rings when round trip 1 showed it asleep, else looks
- * at the head once more after its commit. No message may lie there while the consumer sleeps: an invalid end state.
+/* Sleep and wake-up (ConsumerCore::Wait, Sender::Confirm). The consumer sets the flag in the head, looks once more, and
+ * sleeps until the doorbell's count changes. A producer rings when round trip 1 showed the flag; otherwise it reads the
+ * head once more after its commit. A message that lies in the ring while the consumer sleeps is an invalid end state.
  * (The time limit of the real sleep is for producers that die between commit and doorbell; here nobody dies.) */
 #ifndef PROCS
 #define PROCS 3

@@ -1,4 +1,4 @@
-// The side of the consumer: in the guest that lives on when a producer's is killed.
+// The consumer's side, in the guest that lives on when a producer's guest is killed.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t kMaxOfferBytes = 8192;
 
-/// A ring and what came out of it. Ids of a producer are 1, 2, … without gaps.
+/// A ring and the messages that came out of it. The ids of a producer are 1, 2, … without gaps.
 struct Intake {
   std::unique_ptr<ring::Consumer> consumer;
-  std::map<std::uint64_t, std::uint64_t> last;  // Of each producer.
+  std::map<std::uint64_t, std::uint64_t> last;  // The last id of each producer.
   int lost = 0;
   int duplicates = 0;
   int corrupt = 0;

@@ -22,7 +22,7 @@ int Count(const std::string& uri) {
     std::printf("%s\n", fabric.status().ToString().c_str());
     return 1;
   }
-  ring::ConsumerOptions options;  // No message wraps: a PAD is an operation more.
+  ring::ConsumerOptions options;  // No message wraps, because a PAD is one more operation.
   options.capacity_bytes = 2 * kSends * kBytes;
   auto consumer = ring::Consumer::Create(**fabric, options);
   if (!consumer.ok()) {

@@ -11,17 +11,18 @@
 
 namespace onepiece::rdma_vm {
 
-/// Asks ADDRESS:kPort. Tries again until somebody listens there or `limit` of real time passes.
+/// Asks ADDRESS:kPort. Retries until somebody listens there or `limit` of real time passes.
+///
 /// Errors: UNAVAILABLE.
 absl::StatusOr<std::string> Ask(const std::string& address, std::string_view question,
                                 base::Duration limit);
 
-/// One thread.
+/// Threading: one thread.
 class Answerer {
  public:
   /// Listens on every address. REQUIRES: kPort is free.
   Answerer();
-  /// Waits at most `limit` for a question and answers it. False when none came.
+  /// Waits at most `limit` for a question and answers it. Returns false when none came.
   bool AnswerOne(const std::function<std::string(std::string_view)>& answer, base::Duration limit);
 
  private:

@@ -6,7 +6,7 @@
 
 int main(int argc, char** argv) {
   using namespace onepiece::rdma_vm;
-  const QCoreApplication application(argc, argv);  // For the sockets.
+  const QCoreApplication application(argc, argv);  // The sockets need it.
   setvbuf(stdout, nullptr, _IOLBF, 0);             // Others read the logs while it runs.
   CLI::App app("The ring over a fabric, within a guest and between two");
   std::string uri, address, go;

@@ -1,4 +1,4 @@
-// The sides of the producers: those that are killed, and those that live on.
+// The producers' side: those that are killed, and those that live on.
 #include <unistd.h>
 
 #include <atomic>
@@ -23,9 +23,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kAskLimit = seconds(30);
-constexpr auto kSendLimit = seconds(10);  ///< Of one Send.
+constexpr auto kSendLimit = seconds(10);  ///< The limit of one Send.
 constexpr auto kForSureLimit = seconds(120);
-/// A send waits for the lock and for two chains at most.
+/// A send waits at most for the lock and for two chains.
 constexpr auto kDefiniteLimit = kSendLimit * 3;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
@@ -43,7 +43,7 @@ absl::StatusOr<ring::SendResult> SendOne(ring::Producer& producer, int ring,
 class StallAt final : public fabric::FaultPolicy {
  public:
   explicit StallAt(int operation) : operation_(operation) {}
-  /// The next operation is number 0. The sending thread.
+  /// Makes the next operation number 0. Only the sending thread may call it.
   void Arm() { next_ = 0; }
   fabric::Fault Before(const fabric::FaultPoint&) override {
     if (next_ >= 0 && next_++ == operation_) {
@@ -60,12 +60,13 @@ class StallAt final : public fabric::FaultPolicy {
 
  private:
   const int operation_;
-  int next_ = -1;  // Of the sending thread; not armed while negative.
+  int next_ = -1;  // Used by the sending thread. Negative: not armed.
   std::atomic<bool> stalled_{false};
   std::atomic<bool> released_{false};
 };
 
-/// One producer in one ring: kBefore messages, then one that stalls; in the long ring, without end.
+/// One producer in one ring. It sends kBefore messages, and then one that stalls; in the long ring
+/// it sends without end.
 class Sender {
  public:
   Sender(fabric::Fabric& fabric, std::shared_ptr<fabric::FaultBoard> board,
@@ -73,7 +74,8 @@ class Sender {
       : ring_(ring), id_(producer_id), policy_(std::make_shared<StallAt>(ring)) {
     faulty_ =
         std::make_unique<fabric::FaultyFabric>(fabric, board, fabric::SelfIdentity(), policy_);
-    // The long ring's chains go out whole.
+    // In the long ring each chain goes out as a whole. The decorator would execute each operation
+    // by itself.
     fabric::Fabric& used = ring == kLongRing ? fabric : *faulty_;
     auto producer = Join(used, address, ring, producer_id, 1);
     if (!producer.ok()) std::printf("ring %d: %s\n", ring, producer.status().ToString().c_str());
@@ -86,7 +88,7 @@ class Sender {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// Where it is to be killed.
+  /// True once it has come to the place where it is killed.
   [[nodiscard]] bool ready() const {
     return ring_ == kLongRing ? acknowledged_.load() >= kBefore : policy_->stalled();
   }
@@ -120,12 +122,13 @@ class Sender {
   std::unique_ptr<fabric::FaultyFabric> faulty_;
   std::unique_ptr<ring::Producer> producer_;
   std::atomic<std::uint64_t> acknowledged_{0};
-  ring::SendResult last_;  // After Await, as the next one.
+  ring::SendResult last_;  // Valid after Await, as the next one.
   base::MonotonicTime end_;
   std::thread thread_;
 };
 
-/// Sends until acknowledged, as a service would. False when that takes longer than kForSureLimit.
+/// Sends until acknowledged, as a service does. Returns false when that takes longer than
+/// kForSureLimit.
 bool SendForSure(fabric::Fabric& fabric, const std::string& address, int ring, std::uint64_t id,
                  std::unique_ptr<ring::Producer>& producer, std::uint64_t& incarnation) {
   for (const auto until = Now() + kForSureLimit; Now() < until;) {
@@ -227,7 +230,7 @@ int Stall(const std::string& uri, const std::string& address, std::uint64_t prod
 
 int Report(const std::string& address) {
   std::string question;
-  fabric::AppendU64(question, kRings);  // No ring's number.
+  fabric::AppendU64(question, kRings);  // This is no ring's number.
   const auto answer = Ask(address, question, kAskLimit);
   if (answer.ok()) std::printf("%s\n", answer->c_str());
   return answer.ok() ? 0 : 1;

@@ -1,5 +1,5 @@
-// What rdma_vm_ring does in a guest. Each function returns the exit code; what it prints is the
-// test's result.
+// The steps of rdma_vm_ring in a guest. Each function returns the exit code, and prints the test's
+// result.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@ namespace onepiece::rdma_vm {
 
 /// The operations of a send without contention: two in its first round trip, six in its second.
 inline constexpr int kOperations = 8;
-/// One for each operation that a producer's guest is killed before, and one of long messages, in
-/// the middle of which it is killed anywhere.
+/// The number of rings: one for each operation before which a producer's guest is killed, and one
+/// with long messages, in the middle of which it is killed anywhere.
 inline constexpr int kRings = kOperations + 1;
 inline constexpr int kLongRing = kOperations;
 inline constexpr std::uint64_t kLongBytes = 200'000;
 
-/// Messages that a producer gets acknowledged before it stalls, and that another one sends after.
+/// The acknowledged messages of a producer before it stalls, and the messages of another one after
+/// that.
 inline constexpr std::uint64_t kBefore = 20;
 inline constexpr std::uint64_t kAfter = 50;
 
-/// Producer ids: in the guest that is killed first, in the consumer's own, in the one that sees the
-/// consumer's die.
+/// Producer ids: in the guest that is killed first, in the consumer's guest, and in the guest that
+/// sees the consumer's die.
 inline constexpr std::uint64_t kKilled = 1;
 inline constexpr std::uint64_t kNeighbour = 2;
 inline constexpr std::uint64_t kSurvivor = 3;
 
-/// How the consumer's answer starts when it lets nobody in; why follows.
+/// The start of the consumer's answer when it refuses a producer. The reason follows.
 inline constexpr char kRefused[] = "refused: ";
 
 inline std::size_t MessageBytes(int ring, std::uint64_t id) {
@@ -49,11 +50,11 @@ int Count(const std::string& uri);
 [[noreturn]] void Consume(const std::string& uri);
 /// Sends kAfter messages into each ring.
 int Send(const std::string& uri, const std::string& address);
-/// Stops before each operation of a send, in one ring each, and prints "stalled"; goes on once the
-/// file `go` is there (never when empty), when the consumer is expected to be dead.
+/// Stops before each operation of a send, in one ring each, and prints "stalled". Goes on once the
+/// file `go` is there (never when `go` is empty); by then the consumer must be dead.
 int Stall(const std::string& uri, const std::string& address, std::uint64_t producer_id,
           const std::string& go);
-/// Prints what the consumer at `address` has seen.
+/// Prints the counts of the consumer at `address`.
 int Report(const std::string& address);
 
 }  // namespace onepiece::rdma_vm
