@@ -85,6 +85,13 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
   mode_->setCheckable(true);
   mode_->setObjectName(QStringLiteral("mode"));
   palette_->setToolTip(tr("Find a command, a page, a node or a job (Ctrl+K)"));
+  LayOut();
+  Connect();
+  ages_.start(1000);
+  Draw();
+}
+
+void TopBand::LayOut() {
   auto* row = new QHBoxLayout;
   row->setSpacing(12);
   for (QWidget* widget : std::initializer_list<QWidget*>{cluster_, link_, as_of_, dropping_})
@@ -109,6 +116,9 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
   layout->addLayout(row);
   layout->addWidget(past_);
   layout->addWidget(notice_row_);
+}
+
+void TopBand::Connect() {
   connect(filter_, &QLineEdit::textChanged, this, &TopBand::FilterChanged);
   // Connected to toggled and not to clicked, because screen readers toggle the button without a
   // click. Draw() sets the button, too: then the mode is the same already, and nothing is asked
@@ -125,8 +135,6 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
   }
   connect(&ages_, &QTimer::timeout, this, &TopBand::Draw);
   connect(&ages_, &QTimer::timeout, this, &TopBand::CountDropped);
-  ages_.start(1000);
-  Draw();
 }
 
 void TopBand::Draw() {

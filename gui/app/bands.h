@@ -29,6 +29,8 @@ class TopBand : public QFrame {
   void SwitchWanted();
 
  private:
+  void LayOut();
+  void Connect();
   void Draw();
   void DrawNotice();
   void CountDropped();

@@ -181,6 +181,22 @@ JobDetail::JobDetail(ShownCluster& shown_cluster, QWidget* parent)
   progress_->setMaximumHeight(fontMetrics().height());
   progress_->setAccessibleName(tr("Progress over all stages"));
   tabs_->setAccessibleName(tr("Parts of the job"));
+  AddTabs();
+  auto* head = new QHBoxLayout;
+  head->addWidget(title_, 1);
+  head->addWidget(state_);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addLayout(head);
+  layout->addWidget(progress_);
+  layout->addWidget(wait_);
+  layout->addWidget(note_);
+  layout->addWidget(tabs_, 1);
+  state_->setWordWrap(false);
+  Show(nullptr, {});
+}
+
+void JobDetail::AddTabs() {
   auto* stage_panel = new TablePanel(QStringLiteral("stages"), stages_.get(), this);
   stage_panel->SetEmptyText(tr("The cluster does not know its workflow, and no stage has told."));
   const std::array<int, 7> letters = {20, 26, 12, 12, 12, 12, 24};
@@ -205,18 +221,6 @@ JobDetail::JobDetail(ShownCluster& shown_cluster, QWidget* parent)
   tabs_->addTab(parameter_panel, tr("Parameters"));
   tabs_->addTab(result_, tr("Result"));
   tabs_->addTab(error_area, tr("Error"));
-  auto* head = new QHBoxLayout;
-  head->addWidget(title_, 1);
-  head->addWidget(state_);
-  auto* layout = new QVBoxLayout(this);
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addLayout(head);
-  layout->addWidget(progress_);
-  layout->addWidget(wait_);
-  layout->addWidget(note_);
-  layout->addWidget(tabs_, 1);
-  state_->setWordWrap(false);
-  Show(nullptr, {});
 }
 
 void JobDetail::Show(const std::shared_ptr<const v1::Job>& job, const Words& words) {

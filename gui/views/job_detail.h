@@ -54,6 +54,7 @@ class JobDetail : public QWidget {
     QString name, value;
     friend bool operator==(const Pair&, const Pair&) = default;
   };
+  void AddTabs();
   void ShowHead(const Words& words);
   void ShowStages();
   void ShowParameters();

@@ -248,6 +248,16 @@ class Databases {
   std::set<std::uint64_t> seen_;  // Incarnations.
 };
 
+// Takes those away that every database has. True when none is left.
+bool HaveTwoCopies(Databases& databases, std::vector<base::Uid>& announced) {
+  const std::vector<v1::Endpoint> both = databases.All();
+  std::erase_if(announced, [&](const base::Uid& uid) {
+    return std::ranges::all_of(
+        both, [&](const v1::Endpoint& database) { return databases.HasBytes(database, uid); });
+  });
+  return announced.empty();
+}
+
 }  // namespace
 
 class DatabaseChaosTest : public QObject {
@@ -287,15 +297,8 @@ class DatabaseChaosTest : public QObject {
       QElapsedTimer since;
       since.start();
       QVERIFY(databases.Start(victim));
-      const bool restored = Eventually(is_long ? 300s : 60s, [&] {
-        const std::vector<v1::Endpoint> both = databases.All();
-        std::erase_if(announced, [&](const base::Uid& uid) {
-          return std::ranges::all_of(both, [&](const v1::Endpoint& database) {
-            return databases.HasBytes(database, uid);
-          });
-        });
-        return announced.empty();
-      });
+      const bool restored =
+          Eventually(is_long ? 300s : 60s, [&] { return HaveTwoCopies(databases, announced); });
       QVERIFY2(restored, qPrintable(QString("%1 results have one copy").arg(announced.size())));
       qInfo("kill %d: two copies of all again after %lld ms", kill + 1, since.elapsed());
     }

@@ -56,6 +56,57 @@ class ServedSet {
   std::set<base::Uid> uids_ ABSL_GUARDED_BY(mutex_);
 };
 
+// One step of a client, of the ring or of upkeep.
+void DoAnything(JobStore& store, base::ManualClock& clock, std::mt19937& random,
+                const JobRecord& record, const ResultBundle& bundle) {
+  const auto pick = [&](std::size_t below) { return random() % below; };
+  const std::string& uid = record.job().uid();
+  switch (pick(14)) {
+    case 0:
+    case 1:
+    case 2:
+      (void)store.Create(record);
+      break;
+    case 3:
+      (void)store.StoreResult(bundle, Kind::kResult);
+      break;
+    case 4:
+      (void)store.StoreResult(bundle, Kind::kResult, {.hold = true, .wait_for_room = true});
+      break;
+    case 5:
+      (void)store.StoreResult(bundle, Kind::kReplica);
+      break;
+    case 6:
+      (void)store.Confirm(bundle.uid);
+      break;
+    case 7:
+      store.MarkStreamed(uid, "video");
+      break;
+    case 8:
+      (void)store.Acknowledge(uid);
+      break;
+    case 9:
+      (void)store.Delete(uid);
+      break;
+    case 10:
+      (void)store.Update(Cancel(uid));
+      break;
+    case 11:
+      if (const auto oldest = store.OldestResult(); oldest.has_value()) {
+        const auto result = store.FindResult(*oldest);
+        if (result != nullptr) (void)store.Replace(*oldest, *result, pick(3) == 0);
+      }
+      break;
+    case 12:
+      store.Merge(store.Records(std::vector{bundle.uid}));
+      (void)store.List({});
+      break;
+    default:
+      if (pick(20) == 0) clock.Advance(pick(10) == 0 ? -2s : 1s);
+      store.Sweep(pick(2) == 0 ? JobStore::IsAlive() : EveryoneAlive);
+  }
+}
+
 }  // namespace
 
 class JobStorePressureTest : public QObject {
@@ -453,55 +504,10 @@ class JobStorePressureTest : public QObject {
     std::atomic<bool> exceeded{false};
     const auto work = [&](unsigned thread) {
       std::mt19937 random(seed + thread);
-      const auto pick = [&](std::size_t below) { return random() % below; };
       for (int step = 0; step < kSteps; ++step) {
-        const std::size_t i = pick(records.size());
-        const std::string& uid = records[i].job().uid();
-        const ResultBundle& bundle = bundles[i][pick(2)];
-        switch (pick(14)) {
-          case 0:
-          case 1:
-          case 2:
-            (void)store.Create(records[i]);
-            break;
-          case 3:
-            (void)store.StoreResult(bundle, Kind::kResult);
-            break;
-          case 4:
-            (void)store.StoreResult(bundle, Kind::kResult, {.hold = true, .wait_for_room = true});
-            break;
-          case 5:
-            (void)store.StoreResult(bundle, Kind::kReplica);
-            break;
-          case 6:
-            (void)store.Confirm(bundle.uid);
-            break;
-          case 7:
-            store.MarkStreamed(uid, "video");
-            break;
-          case 8:
-            (void)store.Acknowledge(uid);
-            break;
-          case 9:
-            (void)store.Delete(uid);
-            break;
-          case 10:
-            (void)store.Update(Cancel(uid));
-            break;
-          case 11:
-            if (const auto oldest = store.OldestResult(); oldest.has_value()) {
-              const auto result = store.FindResult(*oldest);
-              if (result != nullptr) (void)store.Replace(*oldest, *result, pick(3) == 0);
-            }
-            break;
-          case 12:
-            store.Merge(store.Records(std::vector{bundle.uid}));
-            (void)store.List({});
-            break;
-          default:
-            if (pick(20) == 0) clock.Advance(pick(10) == 0 ? -2s : 1s);
-            store.Sweep(pick(2) == 0 ? JobStore::IsAlive() : EveryoneAlive);
-        }
+        const std::size_t i = random() % records.size();
+        const ResultBundle& bundle = bundles[i][random() % 2];
+        DoAnything(store, clock, random, records[i], bundle);
         const JobStoreStats stats = store.stats();
         if (stats.result_bytes > kBudget || stats.records > kRecords || stats.result_bytes < 0) {
           exceeded = true;

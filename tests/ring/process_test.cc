@@ -46,6 +46,11 @@ struct Board {
   while (true) pause();
 }
 
+bool AllAcknowledged(const Board& board, std::uint64_t messages) {
+  return std::all_of(board.acknowledged.begin() + 1, board.acknowledged.begin() + 1 + kProducers,
+                     [&](const auto& count) { return count.load() == messages; });
+}
+
 }  // namespace
 
 class ProcessTest : public QObject {
@@ -77,18 +82,13 @@ class ProcessTest : public QObject {
     std::array<std::vector<std::uint64_t>, kProducers + 1> received;
     int corrupt = 0;
     int kills = 0;
-    const auto all_acknowledged = [&] {
-      return std::all_of(board->acknowledged.begin() + 1,
-                         board->acknowledged.begin() + 1 + kProducers,
-                         [&](const auto& count) { return count.load() == messages; });
-    };
     QElapsedTimer timer;
     timer.start();
     const int limit_ms = LongRun() ? 800'000 : 100'000;
     auto next_kill = base::SystemClock().Now();
     for (bool finished = false; timer.elapsed() < limit_ms && !finished;) {
       // Read before the wait, so that the wait finds all messages that are acknowledged by now.
-      const bool all = all_acknowledged();
+      const bool all = AllAcknowledged(*board, messages);
       const auto now = base::SystemClock().Now();
       auto delivery = consumer->Wait(now + std::chrono::milliseconds(5));
       finished = all && !delivery.has_value() && consumer->fill().messages == 0;

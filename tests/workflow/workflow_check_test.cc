@@ -1,186 +1,127 @@
 #include "cluster/workflow/workflow_check.h"
 
 #include <QtTest>
+#include <string>
+#include <vector>
 
 #include "tests/test_main.h"
 
 namespace onepiece::workflow {
+namespace {
+
+// A change that makes the workflow below wrong, and the field that CheckWorkflow() then names.
+struct WrongWorkflow {
+  const char* field;
+  void (*change)(v1::Workflow& workflow);
+};
+
+const std::vector<WrongWorkflow>& WrongWorkflows() {
+  using W = v1::Workflow;
+  static const std::vector<WrongWorkflow> wrong = {
+      {"app_id", [](W& w) { w.set_app_id("Not An Id"); }},
+      {"stages", [](W& w) { w.clear_stages(); }},
+      {"stages[1].stage", [](W& w) { w.mutable_stages(1)->set_stage("a"); }},
+      {"stages[0].plugin", [](W& w) { w.mutable_stages(0)->set_plugin("../evil"); }},
+      {"stages[0].mode", [](W& w) { w.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77)); }},
+      {"stages[0].min_instances", [](W& w) { w.mutable_stages(0)->set_min_instances(-1); }},
+      {"parameters[1].name",
+       [](W& w) { *w.add_parameters() = v1::ParameterSpec(w.parameters(0)); }},
+      {"parameters[0].type", [](W& w) { w.mutable_parameters(0)->clear_type(); }},
+      {"parameters[0].default_value",
+       [](W& w) { w.mutable_parameters(0)->set_default_value("101"); }},
+      {"parameters[0].default_value",
+       [](W& w) { w.mutable_parameters(0)->set_default_value("2x"); }},
+      {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_multiple_of(3); }},
+      {"parameters[0].max_bytes", [](W& w) { w.mutable_parameters(0)->set_max_bytes(5); }},
+      {"default_deadline_s", [](W& w) { w.set_default_deadline_s(-1); }},
+      {"parameters[0].minimum", [](W& w) { w.mutable_parameters(0)->set_minimum(200); }},
+      {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_default_value(""); }},
+      {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_required(true); }},
+      {"parameters[0].multiple_offset",
+       [](W& w) {
+         w.mutable_parameters(0)->set_multiple_of(4);
+         w.mutable_parameters(0)->set_multiple_offset(4);
+       }},
+      {"parameters[0].default_value",
+       [](W& w) { w.mutable_parameters(0)->set_default_value("-9223372036854775808"); }},
+      {"inputs[0].name", [](W& w) { w.mutable_inputs(0)->set_name("The image"); }},
+      {"inputs[1].name", [](W& w) { *w.add_inputs() = v1::InputSpec(w.inputs(0)); }},
+      {"inputs[0].max_bytes", [](W& w) { w.mutable_inputs(0)->set_max_bytes(-1); }},
+      {"inputs[0].max_bytes", [](W& w) { w.mutable_inputs(0)->set_max_bytes((64 << 20) + 1); }},
+      {"inputs[0].media_types", [](W& w) { w.mutable_inputs(0)->add_media_types("image"); }},
+      {"inputs[0].media_types", [](W& w) { w.mutable_inputs(0)->add_media_types("image/*"); }},
+      {"inputs",
+       [](W& w) {
+         for (int i = 0; i < 16; ++i) w.add_inputs()->set_name("i" + std::to_string(i));
+       }},
+      {"stages[0].pool", [](W& w) { w.mutable_stages(0)->set_pool("../pool"); }},
+      {"stages[1].precision", [](W& w) { w.mutable_stages(1)->set_precision("fp8"); }},
+      {"stages[1].cost[1]", [](W& w) { w.mutable_stages(1)->add_cost("width"); }},
+      {"stages[0].cost[0]",
+       [](W& w) {
+         w.add_parameters()->set_name("prompt");
+         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
+         w.mutable_stages(0)->add_cost("prompt");
+       }},
+      {"stages[1].cost",
+       [](W& w) {
+         for (int i = 0; i < 16; ++i) w.mutable_stages(1)->add_cost("steps");
+       }},
+      {"stages[0].max_instances", [](W& w) { w.mutable_stages(0)->set_max_instances(-1); }},
+      {"stages[0].max_instances",
+       [](W& w) {
+         w.mutable_stages(0)->set_min_instances(3);
+         w.mutable_stages(0)->set_max_instances(2);
+       }},
+  };
+  return wrong;
+}
+
+v1::Workflow GoodWorkflow() {
+  v1::Workflow workflow;
+  workflow.set_app_id("app");
+  for (const char* stage : {"a", "b"}) {
+    workflow.add_stages()->set_stage(stage);
+    workflow.mutable_stages(workflow.stages_size() - 1)->set_plugin("wan");
+  }
+  v1::ParameterSpec& steps = *workflow.add_parameters();
+  steps.set_name("steps");
+  steps.set_type(v1::ParameterSpec::INTEGER);
+  steps.set_default_value("20");
+  steps.set_minimum(1);
+  steps.set_maximum(100);
+  v1::InputSpec& image = *workflow.add_inputs();
+  image.set_name("image");
+  image.add_media_types("image/svg+xml");
+  image.set_max_bytes(64 << 20);
+  workflow.mutable_stages(0)->set_pool("text-v1.0");
+  workflow.mutable_stages(1)->set_precision("bf16");
+  workflow.mutable_stages(1)->add_cost("steps");
+  workflow.mutable_stages(1)->set_min_instances(2);
+  workflow.mutable_stages(1)->set_max_instances(2);
+  return workflow;
+}
+
+}  // namespace
 
 class WorkflowCheckTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void CheckWorkflow_NamesTheFieldThatIsWrong_data() {
-    QTest::addColumn<QString>("field");
     QTest::addColumn<int>("change");
-    int change = 0;
-    for (const char* field : {"app_id",
-                              "stages",
-                              "stages[1].stage",
-                              "stages[0].plugin",
-                              "stages[0].mode",
-                              "stages[0].min_instances",
-                              "parameters[1].name",
-                              "parameters[0].type",
-                              "parameters[0].default_value",
-                              "parameters[0].default_value",
-                              "parameters[0].default_value",
-                              "parameters[0].max_bytes",
-                              "default_deadline_s",
-                              "parameters[0].minimum",
-                              "parameters[0].default_value",
-                              "parameters[0].default_value",
-                              "parameters[0].multiple_offset",
-                              "parameters[0].default_value",
-                              "inputs[0].name",
-                              "inputs[1].name",
-                              "inputs[0].max_bytes",
-                              "inputs[0].max_bytes",
-                              "inputs[0].media_types",
-                              "inputs[0].media_types",
-                              "inputs",
-                              "stages[0].pool",
-                              "stages[1].precision",
-                              "stages[1].cost[1]",
-                              "stages[0].cost[0]",
-                              "stages[1].cost",
-                              "stages[0].max_instances",
-                              "stages[0].max_instances"}) {
-      QTest::addRow("%d %s", change, field) << field << change;
-      ++change;
+    for (int i = 0; i < static_cast<int>(WrongWorkflows().size()); ++i) {
+      QTest::addRow("%d %s", i, WrongWorkflows()[static_cast<std::size_t>(i)].field) << i;
     }
   }
   void CheckWorkflow_NamesTheFieldThatIsWrong() {
-    QFETCH(QString, field);
     QFETCH(int, change);
-    v1::Workflow workflow;
-    workflow.set_app_id("app");
-    for (const char* stage : {"a", "b"}) {
-      workflow.add_stages()->set_stage(stage);
-      workflow.mutable_stages(workflow.stages_size() - 1)->set_plugin("wan");
-    }
-    v1::ParameterSpec& steps = *workflow.add_parameters();
-    steps.set_name("steps");
-    steps.set_type(v1::ParameterSpec::INTEGER);
-    steps.set_default_value("20");
-    steps.set_minimum(1);
-    steps.set_maximum(100);
-    v1::InputSpec& image = *workflow.add_inputs();
-    image.set_name("image");
-    image.add_media_types("image/svg+xml");
-    image.set_max_bytes(64 << 20);
-    workflow.mutable_stages(0)->set_pool("text-v1.0");
-    workflow.mutable_stages(1)->set_precision("bf16");
-    workflow.mutable_stages(1)->add_cost("steps");
-    workflow.mutable_stages(1)->set_min_instances(2);
-    workflow.mutable_stages(1)->set_max_instances(2);
+    const WrongWorkflow& wrong = WrongWorkflows()[static_cast<std::size_t>(change)];
+    v1::Workflow workflow = GoodWorkflow();
     QVERIFY(CheckWorkflow(workflow).ok());
-    switch (change) {
-      case 0:
-        workflow.set_app_id("Not An Id");
-        break;
-      case 1:
-        workflow.clear_stages();
-        break;
-      case 2:
-        workflow.mutable_stages(1)->set_stage("a");
-        break;
-      case 3:
-        workflow.mutable_stages(0)->set_plugin("../evil");
-        break;
-      case 4:
-        workflow.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77));
-        break;
-      case 5:
-        workflow.mutable_stages(0)->set_min_instances(-1);
-        break;
-      case 6:
-        *workflow.add_parameters() = v1::ParameterSpec(steps);
-        break;
-      case 7:
-        steps.clear_type();
-        break;
-      case 8:
-        steps.set_default_value("101");
-        break;
-      case 9:
-        steps.set_default_value("2x");
-        break;
-      case 10:
-        steps.set_multiple_of(3);
-        break;
-      case 11:
-        steps.set_max_bytes(5);
-        break;
-      case 12:
-        workflow.set_default_deadline_s(-1);
-        break;
-      case 13:
-        steps.set_minimum(200);
-        break;
-      case 14:
-        steps.set_default_value("");
-        break;
-      case 15:
-        steps.set_required(true);
-        break;
-      case 16:
-        steps.set_multiple_of(4);
-        steps.set_multiple_offset(4);
-        break;
-      case 17:
-        steps.set_default_value("-9223372036854775808");
-        break;
-      case 18:
-        image.set_name("The image");
-        break;
-      case 19:
-        *workflow.add_inputs() = v1::InputSpec(image);
-        break;
-      case 20:
-        image.set_max_bytes(-1);
-        break;
-      case 21:
-        image.set_max_bytes((64 << 20) + 1);
-        break;
-      case 22:
-        image.add_media_types("image");
-        break;
-      case 23:
-        image.add_media_types("image/*");
-        break;
-      case 24:
-        for (int i = 0; i < 16; ++i) workflow.add_inputs()->set_name("i" + std::to_string(i));
-        break;
-      case 25:
-        workflow.mutable_stages(0)->set_pool("../pool");
-        break;
-      case 26:
-        workflow.mutable_stages(1)->set_precision("fp8");
-        break;
-      case 27:
-        workflow.mutable_stages(1)->add_cost("width");
-        break;
-      case 28:
-        workflow.add_parameters()->set_name("prompt");
-        workflow.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
-        workflow.mutable_stages(0)->add_cost("prompt");
-        break;
-      case 29:
-        for (int i = 0; i < 16; ++i) workflow.mutable_stages(1)->add_cost("steps");
-        break;
-      case 30:
-        workflow.mutable_stages(0)->set_max_instances(-1);
-        break;
-      case 31:
-        workflow.mutable_stages(0)->set_min_instances(3);
-        workflow.mutable_stages(0)->set_max_instances(2);
-        break;
-      default:
-        QFAIL("no such change");
-    }
+    wrong.change(workflow);
     const absl::Status status = CheckWorkflow(workflow);
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_WORKFLOW"));
-    QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+    QCOMPARE(base::GetReason(status).metadata.at("field"), std::string(wrong.field));
   }
 
   void CheckWorkflow_WantsOneGraph_data() {

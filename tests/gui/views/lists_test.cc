@@ -135,6 +135,34 @@ class Desk : public AlertDesk {
   history::AlertEngine& engine_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A database with a number in every field, and three peers.
+v1::Database BusyDatabase() {
+  v1::Database database;
+  database.set_node_id("database-1");
+  database.set_records(1234);
+  database.set_results(77);
+  database.set_result_bytes(5 << 20);
+  database.set_budget_bytes(20 << 20);
+  database.set_memory_bytes(64 << 20);
+  database.set_spilled_results(9);
+  database.set_spilled_bytes(3 << 20);
+  database.set_spill_budget_bytes(12 << 20);
+  database.set_fetched(12);
+  database.set_expired(3);
+  database.set_deleted(1);
+  database.set_evicted(2);
+  database.set_refused(4);
+  database.set_lost_on_restart(6);
+  database.set_copies(2);
+  for (const char* id : {"database-2", "database-3", "database-4"})
+    database.add_peers()->set_node_id(id);
+  for (int i = 0; i < 2; ++i) database.mutable_peers(i)->set_alive(true);
+  database.mutable_peers(0)->mutable_compared_time()->set_seconds(1'700'000'000);
+  database.mutable_peers(2)->set_waiting_records(30);
+  database.mutable_peers(2)->set_waiting_results(5);
+  return database;
+}
+
 }  // namespace
 
 class GuiViewsListsTest : public QObject {
@@ -191,29 +219,7 @@ class GuiViewsListsTest : public QObject {
   void Databases_ShowTheRpcsNumbers() {
     FakeCluster cluster;
     cluster.SetUp(1);
-    v1::Database database;
-    database.set_node_id("database-1");
-    database.set_records(1234);
-    database.set_results(77);
-    database.set_result_bytes(5 << 20);
-    database.set_budget_bytes(20 << 20);
-    database.set_memory_bytes(64 << 20);
-    database.set_spilled_results(9);
-    database.set_spilled_bytes(3 << 20);
-    database.set_spill_budget_bytes(12 << 20);
-    database.set_fetched(12);
-    database.set_expired(3);
-    database.set_deleted(1);
-    database.set_evicted(2);
-    database.set_refused(4);
-    database.set_lost_on_restart(6);
-    database.set_copies(2);
-    for (const char* id : {"database-2", "database-3", "database-4"})
-      database.add_peers()->set_node_id(id);
-    for (int i = 0; i < 2; ++i) database.mutable_peers(i)->set_alive(true);
-    database.mutable_peers(0)->mutable_compared_time()->set_seconds(1'700'000'000);
-    database.mutable_peers(2)->set_waiting_records(30);
-    database.mutable_peers(2)->set_waiting_results(5);
+    const v1::Database database = BusyDatabase();
     cluster.SetDatabase(database);
     ShownCluster shown_cluster;
     DatabasesView view(shown_cluster);

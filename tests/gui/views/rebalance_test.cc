@@ -184,6 +184,35 @@ struct Page {
 
 #define READY(page) QTRY_VERIFY_WITH_TIMEOUT((page).ready(), 20'000)
 
+// The page shows what the RPC answers.
+void VerifyThroughputIsTheRpcs(Page& page) {
+  client::ClientOptions options;
+  options.nodemanagers = {page.fake.address()};
+  v1::ProposePlanRequest same;
+  for (const char* id : {"instance-1", "instance-5"}) same.add_moves()->set_node_id(id);
+  const auto said = client::Client(options).ProposePlan(same);
+  QVERIFY(said.ok());
+  const v1::Estimate& after = said->prediction().apps(0).throughput_after();
+  QCOMPARE(page.cell("Predicted effect", "Throughput of wan-t2v", 2),
+           QStringLiteral("%1 (%2 to %3)")
+               .arg(FormatRate(after.value()), FormatRate(after.low()).chopped(2),
+                    FormatRate(after.high()).chopped(2)));
+}
+
+// The plan that Page::ComposeAndAsk() drafts, as the cluster gets it.
+void VerifySent(const v1::ApplyPlanRequest& sent) {
+  QCOMPARE(sent.moves_size(), 2);
+  QCOMPARE(sent.moves(0).node_id(), std::string("instance-1"));
+  QCOMPARE(sent.moves(0).to().pool(), kDit);
+  QCOMPARE(sent.moves(1).node_id(), std::string("instance-5"));
+  QCOMPARE(sent.moves(1).to().pool(), kDit);
+  QCOMPARE(sent.base_revision(), std::uint64_t{7});
+  QCOMPARE(sent.actor(), Actor());
+  QCOMPARE(sent.reason(), std::string("dit is too busy"));
+  QCOMPARE(sent.confirm_within_s(), 300);
+  QCOMPARE(sent.request_id().size(), std::size_t{36});
+}
+
 }  // namespace
 
 class GuiRebalanceViewTest : public QObject {
@@ -200,18 +229,7 @@ class GuiRebalanceViewTest : public QObject {
     QCOMPARE(page.view->draft()->moves_size(), 2);
     // The card that leaves is still visible where it was.
     QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
-    // The page shows what the RPC answers.
-    client::ClientOptions options;
-    options.nodemanagers = {page.fake.address()};
-    v1::ProposePlanRequest same;
-    for (const char* id : {"instance-1", "instance-5"}) same.add_moves()->set_node_id(id);
-    const auto said = client::Client(options).ProposePlan(same);
-    QVERIFY(said.ok());
-    const v1::Estimate& after = said->prediction().apps(0).throughput_after();
-    QCOMPARE(page.cell("Predicted effect", "Throughput of wan-t2v", 2),
-             QStringLiteral("%1 (%2 to %3)")
-                 .arg(FormatRate(after.value()), FormatRate(after.low()).chopped(2),
-                      FormatRate(after.high()).chopped(2)));
+    VerifyThroughputIsTheRpcs(page);
     QCOMPARE(page.cell("Predicted effect", "ρ of dit/wan/tiny", 1),
              QStringLiteral("120 % (110 to 130)"));
     QCOMPARE(page.cell("Draft", "instance-1", 1), QStringLiteral("encode/wan/tiny → dit/wan/tiny"));
@@ -230,17 +248,7 @@ class GuiRebalanceViewTest : public QObject {
     page.Yes(QStringLiteral("dit is too busy"), QStringLiteral("test-a"));
 
     QTRY_COMPARE(page.fake.plans().applied.size(), std::size_t{1});
-    const v1::ApplyPlanRequest sent = page.fake.plans().applied[0];
-    QCOMPARE(sent.moves_size(), 2);
-    QCOMPARE(sent.moves(0).node_id(), std::string("instance-1"));
-    QCOMPARE(sent.moves(0).to().pool(), kDit);
-    QCOMPARE(sent.moves(1).node_id(), std::string("instance-5"));
-    QCOMPARE(sent.moves(1).to().pool(), kDit);
-    QCOMPARE(sent.base_revision(), std::uint64_t{7});
-    QCOMPARE(sent.actor(), Actor());
-    QCOMPARE(sent.reason(), std::string("dit is too busy"));
-    QCOMPARE(sent.confirm_within_s(), 300);
-    QCOMPARE(sent.request_id().size(), std::size_t{36});
+    VerifySent(page.fake.plans().applied[0]);
 
     const QString id = QStringLiteral("plan-1");
     QTRY_VERIFY(page.strip(id).contains(QStringLiteral("0 of 2 moves done, instance-1 pending")));

@@ -63,9 +63,10 @@ struct Case {
   const char* text;
 };
 
+using S = RingState;
+using R = session::RingEntry;
+
 std::vector<Case> Cases() {
-  using S = RingState;
-  using R = session::RingEntry;
   return {
       {"flows", [](R&) {}, S::kFlowing,
        "10.0/s taken out; 4 of 100 slots used, the oldest message for 20.0 ms."},
