@@ -1,5 +1,6 @@
 // Tests `onepiece rebalance`, `drain` and `pin` from outside, against a NodeManager with scripted
 // answers.
+#include <grpc/support/time.h>
 #include <grpcpp/grpcpp.h>
 
 #include <QtTest>
@@ -155,7 +156,7 @@ class RebalanceTest : public QObject {
     address_ = "127.0.0.1:" + QString::number(port);
   }
   void cleanup() {
-    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));
     server_.reset();
   }
 

@@ -1,6 +1,7 @@
 // An in-process NodeManager and proxies whose answers a test scripts.
 #pragma once
 
+#include <grpc/support/time.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -50,7 +51,7 @@ class FakeProxy final : public v1::GenerationService::Service {
     server_ = builder.BuildAndStart();
   }
   ~FakeProxy() override { Stop(); }
-  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
+  void Stop() { server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC)); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
@@ -124,7 +125,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     server_ = builder.BuildAndStart();
   }
   ~FakeNodeManager() override { Stop(); }
-  void Stop() { server_->Shutdown(std::chrono::system_clock::now()); }
+  void Stop() { server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC)); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   void Serve(const std::vector<const FakeProxy*>& proxies) {
     const base::MutexLock lock(mutex_);
@@ -272,7 +273,7 @@ class FakeConsensus final : public v1::ConsensusService::Service {
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
-  ~FakeConsensus() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~FakeConsensus() override { server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC)); }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   grpc::Status AddSeat(grpc::ServerContext*, const v1::AddSeatRequest*,

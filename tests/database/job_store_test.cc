@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "cluster/base/clock.h"
 #include "tests/database/job_store_fixture.h"
 #include "tests/test_main.h"
 
@@ -462,10 +463,9 @@ class JobStoreTest : public QObject {
     const auto list = [&](v1::ListJobsRequest request, std::chrono::nanoseconds& slowest) {
       std::vector<Job> jobs;
       do {
-        const auto start = std::chrono::steady_clock::now();
+        const auto start = base::SystemClock().Now();
         const auto page = f.store.List(request);
-        slowest =
-            std::max<std::chrono::nanoseconds>(slowest, std::chrono::steady_clock::now() - start);
+        slowest = std::max<std::chrono::nanoseconds>(slowest, base::SystemClock().Now() - start);
         StoreFixture::RequireOk(page);
         jobs.insert(jobs.end(), page->jobs().begin(), page->jobs().end());
         request.set_page_token(page->next_page_token());

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <random>
 
+#include "cluster/base/clock.h"
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
 #include "tests/test_main.h"
@@ -203,8 +204,8 @@ class ElasticTest : public ClusterFixture {
   }
   /// Offers a little of both, below what one instance of each can take.
   static void Offer(JobLoad& load, seconds duration) {
-    const auto until = std::chrono::steady_clock::now() + duration;
-    while (std::chrono::steady_clock::now() < until) {
+    const auto until = base::SystemClock().Now() + duration;
+    while (base::SystemClock().Now() < until) {
       for (const std::string stage : {"x", "y"})
         load.OfferFor(milliseconds(100), milliseconds(100), AppOf(stage),
                       {{"seconds_" + stage, 0.05}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cluster/base/clock.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "cluster/rpc/channel.h"
@@ -36,9 +37,9 @@ const OfferedJob& JobLoad::Offer(const std::string& app,
   for (const auto& [name, value] : numbers)
     (*request.mutable_parameters()->mutable_fields())[name].set_number_value(value);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+  rpc::SetTimeLeft(context, kCallLimit);
   v1::Job job;
-  OfferedJob offered{.at = std::chrono::steady_clock::now(), .app = app};
+  OfferedJob offered{.at = base::SystemClock().Now(), .app = app};
   const absl::Status status = rpc::FromGrpc(stub_->SubmitJob(&context, request, &job));
   if (status.ok()) {
     offered.uid = job.uid();
@@ -54,21 +55,21 @@ const OfferedJob& JobLoad::Offer(const std::string& app,
 
 void JobLoad::OfferFor(std::chrono::milliseconds duration, std::chrono::microseconds interval,
                        const std::string& app, const std::map<std::string, double>& numbers) {
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = base::SystemClock().Now();
   for (auto next = begun; next < begun + duration; next += interval) {
     testing::Pause(
-        std::max(base::Duration::zero(), base::Duration(next - std::chrono::steady_clock::now())));
+        std::max(base::Duration::zero(), base::Duration(next - base::SystemClock().Now())));
     Offer(app, numbers);
   }
 }
 
 bool JobLoad::Await(std::chrono::seconds limit) {
-  const auto until = std::chrono::steady_clock::now() + limit;
+  const auto until = base::SystemClock().Now() + limit;
   for (OfferedJob& offered : jobs_) {
     while (!offered.uid.empty() && !client::IsTerminal(offered.job.state())) {
-      if (std::chrono::steady_clock::now() >= until) return false;
+      if (base::SystemClock().Now() >= until) return false;
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+      rpc::SetTimeLeft(context, kCallLimit);
       v1::WatchJobRequest request;
       request.set_name(client::JobName(offered.uid));
       const auto stream = stub_->WatchJob(&context, request);

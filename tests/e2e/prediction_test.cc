@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cluster/base/clock.h"
 #include "nodemanager/simulator/simulation.h"
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
@@ -126,13 +127,13 @@ class PredictionTest : public ClusterFixture {
     const auto made = simulator::MakeWorkload("poisson", system, settings);
     for (const simulator::Arrival& arrival : made.ok() ? *made : Trace())
       plan.push_back({.time_s = kWarmUp + arrival.time_s});
-    const auto begun = std::chrono::steady_clock::now();
+    const auto begun = base::SystemClock().Now();
     Trace offered;
     for (const simulator::Arrival& arrival : plan) {
       const auto at = begun + std::chrono::duration_cast<base::Duration>(
                                   std::chrono::duration<double>(arrival.time_s));
       testing::Pause(
-          std::max(base::Duration::zero(), base::Duration(at - std::chrono::steady_clock::now())));
+          std::max(base::Duration::zero(), base::Duration(at - base::SystemClock().Now())));
       const OfferedJob& job =
           load.Offer("chain", {{"seconds_x", kSecondsX}, {"seconds_y", kSecondsY}});
       offered.push_back({.time_s = std::chrono::duration<double>(job.at - begun).count()});

@@ -2,6 +2,7 @@
 // jobs that it has taken in either set.
 #include <algorithm>
 
+#include "cluster/base/clock.h"
 #include "tests/e2e/calibrated_cluster.h"
 #include "tests/e2e/job_load.h"
 #include "tests/test_main.h"
@@ -47,12 +48,12 @@ class SetsTest : public ClusterFixture {
                  : QStringList{};
     const std::string plan =
         Begin(QStringList{"apply", QString(kMoved) + "=set-2:x", "--yes"} + timer);
-    const auto latest_end = std::chrono::steady_clock::now() + kConfirmWithin;
+    const auto latest_end = base::SystemClock().Now() + kConfirmWithin;
     QVERIFY(Reaches(plan, by_timer ? "UNCONFIRMED" : "DONE"));
     QCOMPARE(cluster_.Process(kMoved).value("workflow_set", ""), std::string("set-2"));
 
     // The job outlasts the timer.
-    const std::chrono::duration<double> left = latest_end - std::chrono::steady_clock::now();
+    const std::chrono::duration<double> left = latest_end - base::SystemClock().Now();
     QVERIFY(OfferUntilMovedComputes(away, by_timer ? std::max(0.0, left.count()) + 3 : 5));
     if (by_timer) QVERIFY(Reaches(plan, "REVERTING"));
     const std::string back = by_timer ? plan : Begin({"undo", QString::fromStdString(plan)});
@@ -72,8 +73,8 @@ class SetsTest : public ClusterFixture {
   bool Computes() const { return cluster_.Process(kMoved).value("running_jobs", 0) > 0; }
   /// Submits one job after the other, because nobody can say which instance gets a job.
   bool OfferUntilMovedComputes(JobLoad& load, double seconds_x) const {
-    const auto until = std::chrono::steady_clock::now() + seconds(60);
-    while (std::chrono::steady_clock::now() < until) {
+    const auto until = base::SystemClock().Now() + seconds(60);
+    while (base::SystemClock().Now() < until) {
       load.Offer("only-x", {{"seconds_x", seconds_x}});
       if (Eventually(milliseconds(500), [this] { return Computes(); })) return true;
     }
