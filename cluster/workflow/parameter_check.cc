@@ -129,7 +129,7 @@ absl::StatusOr<message::Parameters> CheckParameters(const v1::Workflow& workflow
   for (const auto& [name, value] : given.fields()) {
     const auto& specs = workflow.parameters();
     if (std::none_of(specs.begin(), specs.end(),
-                     [&](const ParameterSpec& spec) { return spec.name() == name; })) {
+                     [&name = name](const ParameterSpec& spec) { return spec.name() == name; })) {
       const std::string shown = base::IsUtf8(name) ? name.substr(0, 64) : "(not UTF-8)";
       violations.emplace(shown, absl::StrCat("is not a parameter of ", workflow.app_id()));
     }
