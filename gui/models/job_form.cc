@@ -275,9 +275,10 @@ std::map<std::string, std::string> JobForm::Violations() const {
   for (const absl::Status& status : {checked.status(), files_}) {
     if (status.ok()) continue;
     for (const auto& [name, why] : base::GetReason(status).metadata) {
-      const bool has_place = Find(name) != nullptr ||
-                             std::any_of(workflow_.inputs().begin(), workflow_.inputs().end(),
-                                         [&](const auto& spec) { return spec.name() == name; });
+      const bool has_place =
+          Find(name) != nullptr ||
+          std::any_of(workflow_.inputs().begin(), workflow_.inputs().end(),
+                      [&name = name](const auto& spec) { return spec.name() == name; });
       violations.emplace(has_place ? name : std::string(), has_place ? why : name + " " + why);
     }
   }

@@ -44,8 +44,9 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
   for (const auto& [id, record] : state.nodes()) {
     if (record.node().workflow_set() != set || !IsAlive(record.node()) || !record.load_failed())
       continue;
+    const std::string assigned = AssignedPool(record.node());
     const auto pool = std::find_if(view.pools.begin(), view.pools.end(), [&](const PoolView& each) {
-      return each.workflow_set == set && each.id == AssignedPool(record.node());
+      return each.workflow_set == set && each.id == assigned;
     });
     if (pool != view.pools.end()) ++pool->unloadable;
   }

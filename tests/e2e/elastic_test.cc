@@ -58,7 +58,7 @@ class ElasticTest : public ClusterFixture {
     QVERIFY(OfferUntilEnded(load, plan, "DONE"));
     QCOMPARE(Count(to), 2);
     // The first half of a move is not its end. It ends when the instance serves.
-    QVERIFY(Eventually(seconds(10), [&] { return StageOf(node) == to; }));
+    QVERIFY(Eventually(seconds(10), [&, &node = node] { return StageOf(node) == to; }));
     const Outcome undo =
         cluster_.Run({"rebalance", "undo", QString::fromStdString(plan), "--json"});
     QVERIFY2(undo.exit_code == 0, (undo.out + undo.err).c_str());
@@ -83,7 +83,7 @@ class ElasticTest : public ClusterFixture {
     QCOMPARE(kill(pid, SIGKILL), 0);
     Offer(load, seconds(1));
     // Its next process stays out too.
-    QVERIFY(Eventually(seconds(30), [&] {
+    QVERIFY(Eventually(seconds(30), [&, &node = node] {
       const json shown = cluster_.Process(node);
       return shown.value("pid", 0) != pid && shown.value("activity", "") == "DRAINED";
     }));
@@ -91,7 +91,7 @@ class ElasticTest : public ClusterFixture {
     const Outcome back =
         cluster_.Run({"drain", QString::fromStdString(node), "--cancel", "--yes", "--wait"});
     QVERIFY2(back.exit_code == 0, (back.out + back.err).c_str());
-    QVERIFY(Eventually(seconds(30), [&] { return Count(stage) == 2; }));
+    QVERIFY(Eventually(seconds(30), [&, &stage = stage] { return Count(stage) == 2; }));
     QVERIFY2(AllSucceeded(load), Told(load).c_str());
     Hold(false);
   }

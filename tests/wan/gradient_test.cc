@@ -77,7 +77,7 @@ class GradientTest : public QObject {
       const at::NoGradGuard guard;
       const at::Tensor kept = weight.clone();
       const double step = 3e-4 / length;
-      const auto loss_at = [&](double by) {
+      const auto loss_at = [&, &weight = weight](double by) {
         weight.copy_(kept + weight.grad() * (by / length));
         return m.Loss().item<double>();
       };
