@@ -17,6 +17,7 @@ namespace onepiece::node {
 v1::RingHealth ToProto(const ring::RingHealth& health, const std::string& label,
                        base::MonotonicTime now);
 /// `malformed` is the number of messages that arrived intact and made no sense.
-void ExportRing(const ring::RingHealth& health, std::uint64_t malformed, telemetry::Metrics& metrics);
+void ExportRing(const ring::RingHealth& health, std::uint64_t malformed,
+                telemetry::Metrics& metrics);
 
 }  // namespace onepiece::node

@@ -8,6 +8,7 @@
 #include "tests/lint/format.h"
 #include "tests/lint/functions.h"
 #include "tests/lint/rules.h"
+#include "tests/test_main.h"
 
 namespace onepiece::lint {
 namespace {
@@ -190,5 +191,5 @@ class LintTest : public QObject {
 
 }  // namespace onepiece::lint
 
-QTEST_GUILESS_MAIN(onepiece::lint::LintTest)
+ONEPIECE_TEST(onepiece::lint::LintTest)
 #include "lint_test.moc"
