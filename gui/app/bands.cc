@@ -1,5 +1,6 @@
 #include "gui/app/bands.h"
 
+#include <QDateTime>
 #include <QHBoxLayout>
 #include <QStyle>
 #include <QVBoxLayout>
