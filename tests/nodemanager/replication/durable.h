@@ -29,7 +29,8 @@ inline std::shared_ptr<const paxos::Snapshot> SnapshotAt(paxos::Slot index, std:
   return std::make_shared<const paxos::Snapshot>(std::move(snapshot));
 }
 
-inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1", 0xfedcba9876543210, {5}};
+inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1", 0xfedcba9876543210,
+                                          GroupId(5)};
 
 /// The state of a new replica in a group of ThreeSeats().
 inline paxos::DurableState NewState() {

@@ -139,7 +139,7 @@ class StoreTest : public QObject {
     {
       auto store = Store::Open(dir_);
       QVERIFY((*store)->Create({"", "nodemanager-1", 7}, NewState()).ok());
-      QVERIFY((*store)->SetGroup("joined", {0xfedcba9876543211}).ok());
+      QVERIFY((*store)->SetGroup("joined", GroupId(0xfedcba9876543211)).ok());
     }
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());
