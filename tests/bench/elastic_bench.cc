@@ -39,8 +39,9 @@ struct Way {
   System system;
   SimulationOptions options;
   std::vector<Trial> trials;
-  std::vector<Result> results;  ///< One for each trial. Empty if the devices do not suffice.
-  int devices = 0;              ///< The devices that it needs.
+  std::vector<SimulationResult>
+      results;      ///< One for each trial. Empty if the devices do not suffice.
+  int devices = 0;  ///< The devices that it needs.
   std::string setting;
 };
 
