@@ -45,11 +45,12 @@ struct ReplicaView {
 /// messages, the disk, late messages, the state machine, the answers.
 ///
 /// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, state
-/// machine, transport and thread. Threading: See(), ReadMachine(), applied(), NotLeader() and
-/// AddressOf() are thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner.
-/// TakeSnapshot() belongs to the driver's thread. Errors: a disk that fails does not end the
-/// thread. The replica answers nobody until its store can be opened again, and then goes on from
-/// what is durable.
+/// machine, transport and thread.
+/// Threading: See(), ReadMachine(), applied(), NotLeader() and AddressOf() are thread-safe. Open(),
+/// OnRole(), Start() and Stop() belong to the log's owner. TakeSnapshot() belongs to the driver's
+/// thread.
+/// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
+/// can be opened again, and then goes on from what is durable.
 class ReplicaDriver {
  public:
   /// See ReplicatedLog::OnRole().

@@ -1,7 +1,8 @@
 // Typed and bounded access to a job's parameters, with errors that name the parameter.
 //
 // All functions are thread-safe. They return `fallback` for a missing parameter, or an error when
-// there is no fallback. Errors: INVALID_ARGUMENT (BAD_PARAMETER) with the metadata field=NAME.
+// there is no fallback.
+// Errors: INVALID_ARGUMENT (BAD_PARAMETER) with the metadata field=NAME.
 #pragma once
 
 #include <cstdint>
