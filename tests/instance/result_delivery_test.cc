@@ -35,7 +35,7 @@ class ResultDeliveryTest : public QObject {
 
   std::optional<node::Delivered> Put(const message::Message& message) {
     values::ValuePeers peers(cluster_.fabric(), "inst");
-    return PutResult(message, *cluster_.RoutingSource()(), peers, spans_, base::SystemClock(),
+    return PutResult(message, *cluster_.view().routing(), peers, spans_, base::SystemClock(),
                      base::SystemClock().Now() + base::Scaled(10s));
   }
 
