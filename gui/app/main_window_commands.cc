@@ -55,9 +55,8 @@ void MainWindow::AddCommands() {
     scrubber_->Refresh();
   });
   add("control.toggle", tr("Unlock or lock changes"), "Ctrl+Shift+U", [this] {
-    shown_cluster_->SetMode(shown_cluster_->mode() == ControlMode::kObserve
-                                ? ControlMode::kControl
-                                : ControlMode::kObserve);
+    const bool observes = shown_cluster_->mode() == ControlMode::kObserve;
+    shown_cluster_->SetMode(observes ? ControlMode::kControl : ControlMode::kObserve);
   });
   add("live.pause", tr("Pause or resume"), "Space", [this] { scrubber_->TogglePause(); });
   add("live.go", tr("Go live"), "L", [this] { scrubber_->GoLive(); });

@@ -16,13 +16,6 @@ struct RealTime {
 /// What waits in real time or reads a clock of the system itself.
 inline const QVector<RealTime>& RealTimes() {
   static const QVector<RealTime> places = {
-      {"cluster/cli/verbs_consensus.cc", 1, "a verb that asks a replica again"},
-      {"cluster/client/proxy_set.cc", 3, "gRPC waits for a channel by the system's clock"},
-      {"cluster/fabric/fault.cc", 1, "a fault that tests ask for: a slow operation"},
-      {"cluster/local/control.cc", 1, "asks for a lock that another process holds"},
-      {"cluster/node/job_records.cc", 2, "gRPC waits for a queue by the system's clock"},
-      {"cluster/proxy/proxy_service.cc", 1, "asks again for a result that is on its way"},
-      {"cluster/ring/sender.cc", 1, "backs off from a lock in the memory of another process"},
       {"cluster/session/fan_out.h", 1, "gRPC waits for a queue by the system's clock"},
 
       {"tests/bench/", 0, "a benchmark measures real time and offers its load at a pace"},
@@ -40,7 +33,6 @@ inline const QVector<RealTime>& RealTimes() {
       {"tests/rdma_vm/produce.cc", 2, "a ring that another machine empties was full"},
       {"tests/ring/process_test.cc", 1, "a ring that another process empties was full"},
       {"tests/ring/recovery_time_test.cc", 3, "measures the real time until processes recover"},
-      {"tests/rpc/server_test.cc", 1, "a call that is under way until it is stopped"},
       {"tests/session/fake_cluster.cc", 1,
        "looks whether gRPC has cancelled a call, which tells nobody"},
   };
