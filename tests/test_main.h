@@ -19,6 +19,8 @@ class TestClass {
 
 template <typename Application, typename Test>
 int RunWith(int argc, char** argv) {
+  // As QTEST_MAIN does: what must happen before there is an application.
+  if constexpr (requires { Test::initMain(); }) Test::initMain();
   Application application(argc, argv);
   Test test;
   return QTest::qExec(&test, argc, argv);
