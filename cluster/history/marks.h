@@ -1,5 +1,5 @@
-// Finds what happened between two snapshots, for the marks of the time line. Internal to
-// cluster/history.
+// Compares two snapshots and makes the marks of the time line from what changed. It makes no
+// bookmarks and no connection marks. Internal to cluster/history.
 //
 // Threading: pure functions.
 #pragma once
@@ -13,11 +13,15 @@
 
 namespace onepiece::history {
 
-/// Returns the marks of `now.at_ms`, at most 200. One more mark then says how many others there
-/// were.
+/// Returns one mark for each change from `before` to `now`, at most 200. Their time is `now.at_ms`.
+/// If there are more changes, mark 201 says how many were left out.
+///
+/// A part that one of the two snapshots lacks gives no marks. Alerts are the exception: if `before`
+/// has none, every firing alert of `now` gives a mark.
 std::vector<Mark> WhatHappened(const session::Snapshot& before, const session::Snapshot& now);
 
-/// Returns the checksum of a mark's row.
+/// Returns the checksum of a mark's row in the recording's file. `at_ms` is in milliseconds since
+/// 1970. `kind` is the number of the Mark::Kind.
 std::uint32_t MarkSum(std::int64_t at_ms, std::int64_t kind, std::string_view entity,
                       std::string_view text);
 

@@ -1,4 +1,5 @@
-// Asks many processes the same question at the same time. Internal to cluster/session.
+// Sends many RPCs at the same time, and keeps the last answer of each process of one kind. Internal
+// to cluster/session.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,10 +16,14 @@
 
 namespace onepiece::session {
 
-/// Asks channels[i] with requests[i], `kAtOnce` of them at a time. The answers are in the order of
-/// the questions.
+/// Sends requests[i] over channels[i]. At most 64 calls are in flight at a time. answers[i] is the
+/// answer or the error of call i.
 ///
-/// Blocking: until all have answered, each within `timeout`, or until `stop` is requested.
+/// REQUIRES: `channels` and `requests` have the same size.
+///
+/// Blocking: it returns when every call has ended. Each call has `timeout` from its own start, so
+/// all together may take `timeout` for every 64 calls. It notices `stop` within 50 ms, cancels the
+/// calls in flight, and starts no more. Calls that were not started are CANCELLED ("not asked").
 template <typename Stub, typename Request, typename Response>
 std::vector<absl::StatusOr<Response>> AskAll(
     const std::vector<std::shared_ptr<grpc::Channel>>& channels,
@@ -80,14 +85,18 @@ std::vector<absl::StatusOr<Response>> AskAll(
   return answers;
 }
 
-/// What is known about the processes of one kind. Each process has an Entry (RingEntry,
-/// DatabaseEntry).
+/// The last known Entry (RingEntry, DatabaseEntry) of each process of one kind.
+///
+/// Threading: needs external synchronisation.
 template <typename Entry>
 class ProcessTable {
  public:
-  /// Asks every process that is alive, gives each answer to take(answer, process, entry), and
-  /// publishes the entries as `part`. A process that does not answer keeps its entry, with the
-  /// error. The entries of nodes that the cluster has forgotten are removed.
+  /// Asks every live process whose role `wanted` accepts. It calls take(answer, process, entry) for
+  /// each answer, and then publishes the entries as `part`. A process that does not answer keeps
+  /// its last entry, whose `error` says why. A node that the cluster has forgotten loses its entry.
+  /// It publishes nothing while the cluster is unknown or after `stop` is requested.
+  ///
+  /// Blocking: as AskAll() with kReadTimeout.
   template <typename Stub, typename Request, typename Response, typename Take>
   void Poll(Feeds& feeds, bool (*wanted)(v1::Role),
             std::unique_ptr<grpc::ClientAsyncResponseReader<Response>> (Stub::*prepare)(
@@ -126,7 +135,8 @@ class ProcessTable {
   }
 
  private:
-  /// Returns the processes to ask. Dead processes keep their last entry.
+  /// Removes the entries of nodes that are not in `processes`, and marks those of dead ones.
+  /// Returns the live processes.
   std::vector<Asked> Reconcile(std::vector<Asked> processes) {
     std::vector<Asked> asked;
     std::map<std::string, Entry> kept;

@@ -5,7 +5,8 @@
 
 namespace onepiece::terminal {
 
-/// JSON documents keep the order in which their members are added.
+/// A JSON document. An object keeps the order in which members are added, so that output is stable
+/// and reads well. Print it with Output::Print(), which replaces bytes that are not UTF-8.
 using Json = nlohmann::ordered_json;
 
 }  // namespace onepiece::terminal

@@ -1,5 +1,5 @@
-// The bar below every page. It shows which instant of the recording is shown, what happened when,
-// and where nothing is known.
+// The bar below every page. It marks the instant that the pages show. It also shows the events and
+// the gaps of the recording.
 //
 // Threading: GUI thread only.
 #pragma once
@@ -17,26 +17,30 @@
 
 namespace onepiece::gui {
 
-/// The line itself, with hatched gaps, marks above it, and the shown instant. To screen readers it
-/// is a slider whose value is seconds since 1970.
+/// The time line. It draws gaps hatched, marks above the line, and the shown instant as a knob.
+/// Screen readers see a slider whose value is in seconds since 1970.
 class TimeLine : public QWidget {
   Q_OBJECT
  public:
   explicit TimeLine(QWidget* parent);
+  /// Replaces what the line shows. An interval of length 0 shows an empty line.
   void Show(history::Interval interval, std::vector<history::Gap> gaps,
             std::vector<history::Mark> marks);
+  /// Moves the knob. `at_ms` is in milliseconds since 1970; 0 means that nothing is recorded.
   void SetPosition(std::int64_t at_ms, bool live);
   [[nodiscard]] std::int64_t position() const { return at_ms_; }
   [[nodiscard]] const history::Interval& interval() const { return interval_; }
   [[nodiscard]] const std::vector<history::Mark>& marks() const { return marks_; }
-  /// The time of the next mark before or after the position. 0 if there is none.
+  /// Returns the time of the nearest mark after the position, or before it if `after` is false.
+  /// Returns 0 if there is none.
   [[nodiscard]] std::int64_t Neighbour(bool after) const;
-  /// Picks an instant as a click does. An instant outside of the line becomes the nearest one on
-  /// it.
+  /// Emits Picked(), as a click does. It clamps `at_ms` to the interval. It does nothing if the
+  /// interval is empty.
   void Pick(std::int64_t at_ms);
   [[nodiscard]] QSize sizeHint() const override;
 
  Q_SIGNALS:
+  /// The user has picked an instant. The position changes only with the next SetPosition().
   void Picked(std::int64_t at_ms);
 
  protected:
@@ -57,28 +61,39 @@ class TimeLine : public QWidget {
   bool live_ = true;
 };
 
-/// The bar: the line, the choice of its range, and buttons to step and to go live.
+/// The bar: the time line, the choice of its range, and buttons to step and to go live.
+///
+/// Ownership: `shown_cluster` must outlive the bar. The bar owns its line.
 class Scrubber : public QWidget {
   Q_OBJECT
  public:
   explicit Scrubber(ShownCluster& shown_cluster, QWidget* parent);
-  /// Asks for the recording's interval, gaps and marks. A timer does so every two seconds.
+  /// Asks the recording for its interval, gaps and marks, and returns at once. The line changes
+  /// when the answer comes. A timer calls this every two seconds.
   void Refresh();
+  /// Pauses if live, and goes live otherwise.
   void TogglePause();
   void GoLive();
+  /// Shows the instant of the nearest mark after the shown instant, or before it if `after` is
+  /// false. Does nothing if there is none.
   void StepToMark(bool after);
-  /// Sets why nothing is recorded; empty if it is. It is shown where there is no other note.
+  /// Sets the text that says why nothing is recorded. It is empty while the recorder runs. A new
+  /// text replaces the note until the next error.
   void SetNotice(const QString& notice);
   [[nodiscard]] TimeLine* line() const { return line_; }
 
  private:
-  /// What Refresh() asks the recording for.
+  /// The answer to Refresh().
   struct Seen {
     history::Interval interval;
     std::vector<history::Gap> gaps;
     std::vector<history::Mark> marks;
-    absl::Status status;  ///< Why gaps or marks are missing. The line is useful without them.
+    /// Says why gaps or marks are missing. Look() does not fail then, because the line is useful
+    /// without them.
+    absl::Status status;
   };
+  /// Reads the range of `minutes` (0: all) around `end_ms`. If `end_ms` is 0, the range ends where
+  /// the recording ends.
   static absl::StatusOr<Seen> Look(history::Recording& recording, std::int64_t minutes,
                                    std::int64_t end_ms);
   void Take(absl::StatusOr<Seen> seen);
@@ -92,7 +107,8 @@ class Scrubber : public QWidget {
   QLabel* note_;
   QString notice_;
   QTimer refresh_;
-  std::weak_ptr<history::Recording> asked_;  ///< The recording that the awaited answer is from.
+  std::weak_ptr<history::Recording> asked_;  ///< The recording that the open question went to.
+  /// asking_: a question is open. ask_again_: Refresh() was called meanwhile.
   bool asking_ = false, ask_again_ = false;
 };
 

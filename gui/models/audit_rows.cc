@@ -78,7 +78,7 @@ std::vector<KeyedTable<AuditRow>::Column> AuditColumns() {
       {Tr("What"), {}, ShowCell([](const Row& row) {
          return TableCell{SafeText(row.entry.action(), 60)};
        })},
-      {Tr("Subject"), Tr("Node, application or plan; Enter opens it"),
+      {Tr("Subject"), Tr("What was changed; Enter opens a node, a plan or a pool"),
        ShowCell([](const Row& row) { return TableCell{SafeText(row.entry.subject(), 80)}; })},
       {Tr("Revision"), Tr("Of the cluster's state after it"), ShowCell([](const Row& row) {
          return TableCell{QString::number(row.entry.revision()), qint64(row.entry.revision())};

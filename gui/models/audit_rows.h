@@ -1,6 +1,7 @@
 // The rows of the audit log: who changed what, when and why.
 //
-// Threading: pure functions.
+// Threading: AuditRows() and AuditKey() are pure functions. The columns of AuditColumns() read the
+// system clock and are for the GUI thread.
 #pragma once
 
 #include <QString>
@@ -12,17 +13,23 @@
 namespace onepiece::gui {
 
 struct AuditRow {
-  v1::AuditEntry entry;
-  QString who;     ///< "operator:ada", "policy:threshold". Empty for the cluster itself.
-  QString detail;  ///< The detail without its actor.
-  QString entity;  ///< What the change is about, as the window opens it. Empty if it has no page.
+  v1::AuditEntry entry;  ///< As the cluster gave it. Its texts are not safe to show.
+  /// "operator:ada", "policy:threshold". Empty if the detail names no actor. The page then says
+  /// "the cluster".
+  QString who;
+  /// entry.detail(), cut to 500 characters, without the actor. Safe to show.
+  QString detail;
+  /// The entity whose page the window opens for this row: "node/instance-1", "plan/7f01…",
+  /// "pool/default/diffusion". Empty if the subject has no page.
+  QString entity;
 };
 
-/// Newest first, as in `audit`.
+/// Returns one row for each entry of `audit`, in the same order: newest first.
 std::vector<AuditRow> AuditRows(const session::Audit& audit);
+/// Returns the columns of the page "Audit".
 std::vector<KeyedTable<AuditRow>::Column> AuditColumns();
-/// The key of a row. One revision can have several entries, so the key holds more than the
-/// revision.
+/// Returns the key of a row: revision, time, action, subject and detail. The revision alone is not
+/// unique, because one revision can have several entries.
 QString AuditKey(const AuditRow& row);
 
 }  // namespace onepiece::gui

@@ -1,6 +1,6 @@
-// What nodes have reported: who is silent, and the telemetry that decisions and people see. Only
-// the leader has it, in memory. After a failover a new leader has it again within a reporting
-// interval.
+// The reports of nodes. They say which node is silent, and they are the telemetry for decisions and
+// for people. Only the leader takes them, and keeps them in memory. A new leader begins with none.
+// It has each node's last report after one reporting interval, and means after half a window.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +20,44 @@
 
 namespace onepiece::nodemanager {
 
-/// The last report of each live node, and a LoadWindow of all reports. Its size is bounded by the
-/// number of live nodes and by LoadWindow.
+/// The last report of each live node, and a LoadWindow of all reports. The memory is bounded by the
+/// number of live nodes and by the bounds of LoadWindow.
 ///
-/// Threading: thread-safe. Its lock is always taken last, so it may be used inside Log::Read().
+/// Threading: thread-safe. It takes no other lock of the NodeManager while it holds its own, so it
+/// may be used inside Log::Read().
 class NodeReports {
  public:
   struct DeadNode {
     std::string node_id;
     std::uint64_t incarnation = 0;
-    base::Duration silent{};
+    base::Duration silent{};  ///< Since its last report, or since its grace period began.
   };
 
   /// A node that has not reported for `dead_after` is dead. Loads are means over `window`.
   NodeReports(base::Clock& clock, base::Duration dead_after, base::Duration window)
       : clock_(clock), dead_after_(dead_after), window_length_(window), window_(window) {}
 
-  /// Forgets everything, for a new leadership.
+  /// Forgets everything and notes the time as Telemetry::leading_since. Call it when this replica
+  /// begins to lead.
   void Clear();
-  /// Takes a heartbeat of a live node that serves `pool`, or no pool when it is empty. Impossible
-  /// numbers are left out. They are logged once for each incarnation, and AddTo() shows them.
+  /// Takes a heartbeat of a live node. `pool` is the pool that the node is assigned to; it is empty
+  /// for a node without a pool. Impossible numbers are left out (LoadWindow::Add). The first such
+  /// report of an incarnation is logged. AddTo() shows what was wrong with the last report.
   void Take(const v1::ReportNodeRequest& request, const std::string& pool);
-  /// Returns which of the `live` nodes (incarnations by node id) are silent, and forgets all other
-  /// nodes. If the last call is longer ago than half of `dead_after`, this process stood still, and
-  /// every node gets a fresh period of grace instead.
+  /// Returns the nodes of `live` (incarnation by node id) that have been silent for `dead_after`.
+  /// It forgets every node that is not in `live`. A node that has not reported yet counts from the
+  /// first call that names it.
+  ///
+  /// If the previous call is more than dead_after / 2 ago, this process did not run and took no
+  /// reports. All nodes then start a new grace period. The first call after Clear() does the same.
   std::vector<DeadNode> FindDead(const std::map<std::string, std::uint64_t>& live);
-  /// Adds to the node of `record` what its last report said, and its activity.
+  /// Fills load, last_report_time and activity of `node`. `record` is the state's record of the
+  /// same node. Load and time come from its last report and stay unset without one; only a live
+  /// instance has an activity. A bad number, or a clock that is more than 2 s off, is added to the
+  /// node's detail.
   void AddTo(v1::Node& node, const v1::NodeRecord& record) const;
-  /// Calls `read` with the telemetry, which is valid during the call.
+  /// Calls `read` with the telemetry, which is valid during the call. The lock is held meanwhile,
+  /// so `read` must be short, must not use this object, and must not take a lock.
   void Read(const std::function<void(const Telemetry&)>& read) const;
 
  private:
