@@ -93,7 +93,7 @@ class Access {
   /// The fence. Returns true when from now on no operation of this peer takes effect in the region,
   /// and false when the backend cannot promise that (shm, while the peer lives). Idempotent.
   ///
-  /// Blocking: bounded, some milliseconds.
+  /// Blocking: bounded, some milliseconds; up to 70 ms on verbs.
   [[nodiscard]] virtual bool Revoke() = 0;
 };
 

@@ -109,7 +109,7 @@ RingsView::RingsView(ShownCluster& shown_cluster, QWidget* parent)
   headline_->setObjectName(QStringLiteral("headline"));
   headline_->setToolTip(RingThresholdsText());
   verdict_->setObjectName(QStringLiteral("verdict"));
-  producers_->SetEmptyText(tr("No producer has ever been admitted."));
+  producers_->SetEmptyText(tr("No producer has ever been enrolled."));
   map_->SetDense(true);
   panel_->FitColumns();
   const StatusTone worst = RingStateTone(RingState::kStuckProducer);
