@@ -67,7 +67,7 @@ Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSi
       server_(std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = node.listen()})),
       telemetry_service_(std::make_unique<telemetry::TelemetryService>(
           *spans_, *logs_, server_->stopping(),
-          telemetry::TelemetryService::Options{.node_id = node.node_id()})) {
+          telemetry::TelemetryServiceOptions{.node_id = node.node_id()})) {
   // The logger's list of sinks has no lock. No other thread logs yet.
   spdlog::default_logger()->sinks().push_back(logs_);
 }

@@ -13,6 +13,12 @@
 
 namespace onepiece::telemetry {
 
+/// How a TelemetryService answers.
+struct TelemetryServiceOptions {
+  std::string node_id;
+  base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of TailLogs.
+};
+
 /// Serves spans and log lines. It logs nothing itself, because a caller that follows the log would
 /// read about its own call.
 ///
@@ -23,12 +29,8 @@ class TelemetryService final : public v1::TelemetryService::Service {
  public:
   static constexpr int kMaxTails = 8;
 
-  struct Options {
-    std::string node_id;
-    base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of TailLogs.
-  };
   TelemetryService(const Spans& spans, const LogRing& logs, std::stop_token stopping,
-                   Options options)
+                   TelemetryServiceOptions options)
       : spans_(spans), logs_(logs), stopping_(std::move(stopping)), options_(std::move(options)) {}
 
   /// Errors: INVALID_ARGUMENT (BAD_UID).
@@ -46,7 +48,7 @@ class TelemetryService final : public v1::TelemetryService::Service {
   const Spans& spans_;
   const LogRing& logs_;
   const std::stop_token stopping_;
-  const Options options_;
+  const TelemetryServiceOptions options_;
   std::atomic<int> tails_{0};
 };
 

@@ -80,8 +80,8 @@ void CommandList::Add(Command command, View* view) {
 
 QStringList CommandList::SetShortcuts(const QMap<QString, QString>& shortcuts) {
   QStringList refused;
-  for (Entry& entry : entries_) entry.command.shortcut = defaults_.value(entry.command.id);
-  for (Entry& entry : entries_) {
+  for (CommandEntry& entry : entries_) entry.command.shortcut = defaults_.value(entry.command.id);
+  for (CommandEntry& entry : entries_) {
     const auto wanted = shortcuts.constFind(entry.command.id);
     if (wanted == shortcuts.constEnd() || *wanted == entry.command.shortcut) continue;
     const QString before = std::exchange(entry.command.shortcut, *wanted);
@@ -90,14 +90,14 @@ QStringList CommandList::SetShortcuts(const QMap<QString, QString>& shortcuts) {
     entry.command.shortcut = before;
     refused << conflicts;
   }
-  for (const Entry& entry : entries_) {
+  for (const CommandEntry& entry : entries_) {
     entry.action->setShortcut(QKeySequence(entry.command.shortcut, QKeySequence::PortableText));
   }
   return refused;
 }
 
 QAction* CommandList::Action(const QString& id) const {
-  for (const Entry& entry : entries_) {
+  for (const CommandEntry& entry : entries_) {
     if (entry.command.id == id) return entry.action;
   }
   return nullptr;
@@ -105,12 +105,12 @@ QAction* CommandList::Action(const QString& id) const {
 
 std::vector<Command> CommandList::Commands() const {
   std::vector<Command> commands;
-  for (const Entry& entry : entries_) commands.push_back(entry.command);
+  for (const CommandEntry& entry : entries_) commands.push_back(entry.command);
   return commands;
 }
 
 void CommandList::Run(const QString& id) {
-  for (const Entry& entry : entries_) {
+  for (const CommandEntry& entry : entries_) {
     if (entry.command.id != id) continue;
     // A key may arrive before Refresh() has disabled the action.
     if (entry.command.changes_cluster && !shown_cluster_.WhyNoChange().isEmpty()) return;
@@ -124,7 +124,7 @@ void CommandList::Run(const QString& id) {
 
 void CommandList::Refresh() {
   const QString why = shown_cluster_.WhyNoChange();
-  for (const Entry& entry : entries_) {
+  for (const CommandEntry& entry : entries_) {
     if (!entry.command.changes_cluster) continue;
     entry.action->setEnabled(why.isEmpty());
     entry.action->setToolTip(why.isEmpty() ? entry.command.title

@@ -24,6 +24,13 @@ int FuzzyScore(const QString& typed, const QString& text);
 /// that changes the cluster.
 QStringList ShortcutConflicts(const std::vector<Command>& commands);
 
+/// A command of a CommandList, with what it needs to run.
+struct CommandEntry {
+  Command command;  ///< With its present shortcut.
+  View* view;
+  QAction* action;
+};
+
 /// The list of commands, with a QAction for each.
 ///
 /// Ownership: the actions belong to `window`.
@@ -40,12 +47,7 @@ class CommandList : public QObject {
   /// answer has a line for each.
   QStringList SetShortcuts(const QMap<QString, QString>& shortcuts);
 
-  struct Entry {
-    Command command;  ///< With its present shortcut.
-    View* view;
-    QAction* action;
-  };
-  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] const std::vector<CommandEntry>& entries() const { return entries_; }
   [[nodiscard]] QAction* Action(const QString& id) const;
   [[nodiscard]] std::vector<Command> Commands() const;
   /// The shortcut that the command was added with.
@@ -58,7 +60,7 @@ class CommandList : public QObject {
   ShownCluster& shown_cluster_;
   QWidget* window_;
   std::function<void(View*)> show_;
-  std::vector<Entry> entries_;
+  std::vector<CommandEntry> entries_;
   QHash<QString, QString> defaults_;
 };
 

@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
   QApplication::setApplicationVersion(QStringLiteral(ONEPIECE_VERSION));
   QGuiApplication::setDesktopFileName(QStringLiteral("onepiece-console"));
 
-  gui::MainWindow::Options options;
+  gui::MainWindowOptions options;
   options.settings = gui::SettingsFile::Load(arguments.settings.empty()
                                                  ? gui::DefaultSettingsPath()
                                                  : QString::fromStdString(arguments.settings));

@@ -50,7 +50,7 @@ QString KindOfPage(const QString& entity) {
 
 }  // namespace
 
-MainWindow::MainWindow(Options options, std::unique_ptr<ShownCluster> shown_cluster)
+MainWindow::MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> shown_cluster)
     : options_(std::move(options)),
       shown_cluster_(std::move(shown_cluster)),
       local_(

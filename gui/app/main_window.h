@@ -28,18 +28,20 @@ class CompareDialog;
 class OperationsPanel;
 class RecordingService;
 
+/// What a MainWindow needs to know at its start.
+struct MainWindowOptions {
+  SettingsFile settings;
+  QString data_folder;      ///< Recordings and the local cluster are kept here.
+  double base_points = 10;  ///< The font size at 100 %.
+  bool system_is_dark = false;
+};
+
 /// The window. It connects to clusters, opens recordings, and wires pages, panels and commands
 /// together.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:
-  struct Options {
-    SettingsFile settings;
-    QString data_folder;      ///< Recordings and the local cluster are kept here.
-    double base_points = 10;  ///< The font size at 100 %.
-    bool system_is_dark = false;
-  };
-  MainWindow(Options options, std::unique_ptr<ShownCluster> shown_cluster);
+  MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> shown_cluster);
   ~MainWindow() override;
 
   /// Leaves the present cluster or recording and follows another cluster.
@@ -103,7 +105,7 @@ class MainWindow : public QMainWindow {
   /// `cli` with the address of the connected cluster.
   [[nodiscard]] QString CliLine(const QString& cli) const;
 
-  Options options_;
+  MainWindowOptions options_;
   std::unique_ptr<ShownCluster> shown_cluster_;
   std::shared_ptr<RecordingService> recorder_;
   std::unique_ptr<LocalCluster> local_;

@@ -173,7 +173,7 @@ void MainWindow::MakeMenus() {
                      QStringLiteral("compare"),
                      QStringLiteral("unpin")});
   QStringList changes = {QStringLiteral("control.toggle"), QString()};
-  for (const CommandList::Entry& entry : commands_->entries()) {
+  for (const CommandEntry& entry : commands_->entries()) {
     if (entry.view != nullptr) changes << entry.command.id;
   }
   menu(tr("&Cluster"), changes);
@@ -192,7 +192,7 @@ void MainWindow::MakeMenus() {
 std::vector<PaletteEntry> MainWindow::PaletteEntries() {
   std::vector<PaletteEntry> found;
   const QString why = shown_cluster_->WhyNoChange();
-  for (const CommandList::Entry& entry : commands_->entries()) {
+  for (const CommandEntry& entry : commands_->entries()) {
     const Command& command = entry.command;
     if (command.id == u"palette") continue;
     found.push_back({command.title, command.shortcut, CliLine(command.cli),

@@ -388,7 +388,7 @@ void Inspector::MakeButtons() {
   buttons_->addWidget(open);
   const QString kind = entity_.section(u'/', 0, 0) + u'.';
   const QString why = shown_cluster_.WhyNoChange();
-  for (const CommandList::Entry& entry : commands_.entries()) {
+  for (const CommandEntry& entry : commands_.entries()) {
     if (!entry.command.id.startsWith(kind) || entry.view == nullptr) continue;
     auto* button = new QPushButton(entry.command.title, this);
     const bool possible = !entry.command.changes_cluster || why.isEmpty();

@@ -18,7 +18,7 @@ constexpr std::int64_t kSampleMs = 1000;
 
 }  // namespace
 
-SeriesFeed::SeriesFeed(ShownCluster& shown_cluster, Options options, QObject* parent)
+SeriesFeed::SeriesFeed(ShownCluster& shown_cluster, SeriesFeedOptions options, QObject* parent)
     : QObject(parent),
       shown_cluster_(shown_cluster),
       options_(options),

@@ -18,6 +18,14 @@
 
 namespace onepiece::gui {
 
+/// How much a SeriesFeed asks for, and how often.
+struct SeriesFeedOptions {
+  std::int64_t span_ms = 15 * 60 * 1000;  ///< The time shown, up to the shown instant.
+  std::int64_t refresh_ms = 1000;         ///< Measured in shown time, not by the clock.
+  /// Points of a series, at most. A bucket is never shorter than two ticks.
+  int max_points = 450;
+};
+
 /// Keeps the series of one page up to date. At most one question about the wanted series waits for
 /// the recording at a time.
 class SeriesFeed : public QObject {
@@ -32,13 +40,7 @@ class SeriesFeed : public QObject {
     /// does not have yet, or everything if nothing is recorded. May be null.
     std::function<double(const session::Snapshot& snapshot)> now;
   };
-  struct Options {
-    std::int64_t span_ms = 15 * 60 * 1000;  ///< The time shown, up to the shown instant.
-    std::int64_t refresh_ms = 1000;         ///< Measured in shown time, not by the clock.
-    /// Points of a series, at most. A bucket is never shorter than two ticks.
-    int max_points = 450;
-  };
-  SeriesFeed(ShownCluster& shown_cluster, Options options, QObject* parent = nullptr);
+  SeriesFeed(ShownCluster& shown_cluster, SeriesFeedOptions options, QObject* parent = nullptr);
 
   /// Sets the series to show. The same names as before keep their points.
   void Want(std::vector<Wanted> wanted);
@@ -75,7 +77,7 @@ class SeriesFeed : public QObject {
   void Compose();
 
   ShownCluster& shown_cluster_;
-  const Options options_;
+  const SeriesFeedOptions options_;
   const std::int64_t bucket_ms_;
   std::vector<Wanted> wanted_;
   /// Grows with other names and other sources. An answer to a question with a lower number is

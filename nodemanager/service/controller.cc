@@ -33,7 +33,7 @@ bool IsOfTheLog(const absl::Status& status) {
 
 }  // namespace
 
-Controller::Controller(Log& log, base::Clock& clock, Options options)
+Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
     : log_(log),
       clock_(clock),
       options_(std::move(options)),

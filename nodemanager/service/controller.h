@@ -24,6 +24,24 @@
 
 namespace onepiece::nodemanager {
 
+/// What a Controller needs to know at its start.
+struct ControllerOptions {
+  /// A node that has not reported for this time is dead. It is not scaled here.
+  base::Duration dead_after = std::chrono::seconds(3);
+  /// Returns the id for a new cluster.
+  /// REQUIRES: set.
+  std::function<std::string()> cluster_id;
+  /// A new leader applies the workflows whose application the state neither has nor had. So it
+  /// does not undo what clients have changed or deleted since.
+  std::vector<v1::Workflow> workflows;
+  /// When instances move by themselves.
+  /// REQUIRES: CompleteElasticity() and MakePolicy() accept it.
+  v1::ElasticityConfig elasticity;
+  /// Called on the proposer's thread with the time that a proposal took, unless the log failed
+  /// it.
+  std::function<void(base::Duration)> on_commit;
+};
+
 /// Decides for the cluster while this replica leads. The other replicas refuse what they are asked.
 ///
 /// Ownership: borrows the log and the clock, which must outlive it. Owns the thread of its duties.
@@ -32,22 +50,6 @@ namespace onepiece::nodemanager {
 /// locks.
 class Controller {
  public:
-  struct Options {
-    /// A node that has not reported for this time is dead. It is not scaled here.
-    base::Duration dead_after = std::chrono::seconds(3);
-    /// Returns the id for a new cluster.
-    /// REQUIRES: set.
-    std::function<std::string()> cluster_id;
-    /// A new leader applies the workflows whose application the state neither has nor had. So it
-    /// does not undo what clients have changed or deleted since.
-    std::vector<v1::Workflow> workflows;
-    /// When instances move by themselves.
-    /// REQUIRES: CompleteElasticity() and MakePolicy() accept it.
-    v1::ElasticityConfig elasticity;
-    /// Called on the proposer's thread with the time that a proposal took, unless the log failed
-    /// it.
-    std::function<void(base::Duration)> on_commit;
-  };
   /// What happened to proposals since the start.
   struct Counters {
     std::uint64_t applied = 0, refused = 0, failed = 0, reports = 0;
@@ -55,7 +57,7 @@ class Controller {
     std::uint64_t moves_done = 0, moves_reverted = 0, moves_failed = 0;
   };
 
-  Controller(Log& log, base::Clock& clock, Options options);
+  Controller(Log& log, base::Clock& clock, ControllerOptions options);
   ~Controller() { Stop(); }
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
@@ -69,9 +71,9 @@ class Controller {
   /// watchers, and never blocks.
   void OnRole();
   /// Does what a new leader must do before it answers anybody. The thread calls it. It gives a new
-  /// cluster its id and secret, and applies Options::workflows. A workflow that is refused is
-  /// logged and left out. Every node gets a fresh period of grace, because no node could report
-  /// while nobody led.
+  /// cluster its id and secret, and applies ControllerOptions::workflows. A workflow that is
+  /// refused is logged and left out. Every node gets a fresh period of grace, because no node could
+  /// report while nobody led.
   /// Errors: those of the log. The thread retries soon, and steps down after several failures.
   absl::Status TakeOver();
   /// The number of this leadership.
@@ -144,7 +146,7 @@ class Controller {
 
   Log& log_;
   base::Clock& clock_;
-  const Options options_;
+  const ControllerOptions options_;
   ElasticController elastic_;
   NodeReports reports_;
   std::atomic<std::uint64_t> serving_term_{0};  // The term for which TakeOver() has ended.

@@ -13,6 +13,19 @@
 
 namespace onepiece::nodemanager {
 
+/// How a NodeManagerService answers.
+struct NodeManagerServiceOptions {
+  int report_interval_ms = 500;                        ///< How often nodes are told to report.
+  base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of WatchCluster.
+  /// Further streams are refused: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). It must stay below the
+  /// server's threads.
+  int max_streams = 192;
+  /// Returns host:port of every NodeManager replica.
+  /// REQUIRES: set.
+  std::function<std::vector<std::string>()> addresses;
+  bool read_only = false;  ///< What it means in NodeConfig.
+};
+
 /// What nodes and clients ask of the NodeManager. Streams coalesce: a slow reader gets the newest
 /// state, and never a backlog.
 ///
@@ -23,20 +36,9 @@ namespace onepiece::nodemanager {
 /// refuses every call with UNAVAILABLE (NOT_LEADER), and streams end with it.
 class NodeManagerService final : public v1::NodeManagerService::Service {
  public:
-  struct Options {
-    int report_interval_ms = 500;                        ///< How often nodes are told to report.
-    base::Duration heartbeat = std::chrono::seconds(5);  ///< The longest silence of WatchCluster.
-    /// Further streams are refused: RESOURCE_EXHAUSTED (TOO_MANY_STREAMS). It must stay below the
-    /// server's threads.
-    int max_streams = 192;
-    /// Returns host:port of every NodeManager replica.
-    /// REQUIRES: set.
-    std::function<std::vector<std::string>()> addresses;
-    bool read_only = false;  ///< What it means in NodeConfig.
-  };
   /// `clock` paces the streams.
-  NodeManagerService(Controller& controller, std::stop_token stopping, Options options,
-                     base::Clock& clock = base::SystemClock())
+  NodeManagerService(Controller& controller, std::stop_token stopping,
+                     NodeManagerServiceOptions options, base::Clock& clock = base::SystemClock())
       : controller_(controller),
         stopping_(std::move(stopping)),
         options_(std::move(options)),
@@ -86,7 +88,7 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
 
   Controller& controller_;
   const std::stop_token stopping_;
-  const Options options_;
+  const NodeManagerServiceOptions options_;
   base::Clock& clock_;
   std::atomic<int> streams_{0};
 };

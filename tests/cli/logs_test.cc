@@ -23,7 +23,7 @@ struct LoggingServer {
     ring = std::make_unique<telemetry::LogRing>();
     server = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service = std::make_unique<telemetry::TelemetryService>(
-        spans, *ring, server->stopping(), telemetry::TelemetryService::Options{.node_id = id});
+        spans, *ring, server->stopping(), telemetry::TelemetryServiceOptions{.node_id = id});
     server->AddService(*service);
     if (!server->Start().ok()) qFatal("Start failed");
   }

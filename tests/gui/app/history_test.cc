@@ -38,7 +38,7 @@ constexpr std::int64_t kEnd = kStart + (kTicks - 1) * 1000;
 constexpr int kDeadlineMs = 20'000;
 
 std::unique_ptr<MainWindow> MakeWindow(const QTemporaryDir& folder) {
-  MainWindow::Options options;
+  MainWindowOptions options;
   options.settings = SettingsFile::Load(folder.filePath(QStringLiteral("settings.json")));
   options.data_folder = folder.path();
   ApplyTheme(options.settings.values, false, 9);

@@ -89,7 +89,7 @@ session::LinkStatus Live() {
 class Shell {
  public:
   explicit Shell(Theme theme = Theme::kLight, int font_percent = 100) {
-    MainWindow::Options options;
+    MainWindowOptions options;
     options.settings = SettingsFile::Load(folder_.filePath(QStringLiteral("settings.json")));
     options.settings.values.theme = theme;
     options.settings.values.font_percent = font_percent;

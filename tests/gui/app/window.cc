@@ -9,7 +9,7 @@ namespace onepiece::testing {
 
 TestWindow::TestWindow(const WindowOptions& options)
     : folder_(options.folder.isEmpty() ? own_.path() : options.folder) {
-  gui::MainWindow::Options made;
+  gui::MainWindowOptions made;
   made.settings = gui::SettingsFile::Load(folder_ + QStringLiteral("/settings.json"));
   made.settings.values.theme = options.theme;
   made.settings.values.font_percent = options.font_percent;

@@ -112,8 +112,8 @@ class ElasticWorld {
     log_ = std::move(ReplicatedLog::Open(options)).value();
     controller_ = std::make_unique<Controller>(
         *log_, clock_,
-        Controller::Options{.cluster_id = [this] { return log_->cluster_id(); },
-                            .elasticity = config_});
+        ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); },
+                          .elasticity = config_});
     service_ = std::make_unique<ElasticityService>(*controller_);
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     log_->OnRole([this](bool) { controller_->OnRole(); });

@@ -31,12 +31,12 @@ class ReadOnlyTest : public QObject {
                .value();
     controller_ = std::make_unique<Controller>(
         *log_, base::SystemClock(),
-        Controller::Options{.cluster_id = [this] { return log_->cluster_id(); }});
+        ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); }});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
-        NodeManagerService::Options{.addresses = [this] { return log_->Addresses(); },
-                                    .read_only = true});
+        NodeManagerServiceOptions{.addresses = [this] { return log_->Addresses(); },
+                                  .read_only = true});
     elasticity_ = std::make_unique<ElasticityService>(*controller_, true);
     consensus_ = std::make_unique<ConsensusService>(*log_, true);
     const std::vector<grpc::Service*> services = {service_.get(), elasticity_.get(),

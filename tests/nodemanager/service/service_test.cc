@@ -33,15 +33,15 @@ class Server {
     log_ = std::move(ReplicatedLog::Open({.data_dir = dir, .name = "nm"})).value();
     controller_ = std::make_unique<Controller>(
         *log_, clock_,
-        Controller::Options{.dead_after = kDeadAfter,
-                            .cluster_id = [&] { return log_->cluster_id(); },
-                            .workflows = std::move(workflows)});
+        ControllerOptions{.dead_after = kDeadAfter,
+                          .cluster_id = [&] { return log_->cluster_id(); },
+                          .workflows = std::move(workflows)});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
-        NodeManagerService::Options{.heartbeat = std::chrono::milliseconds(600),
-                                    .max_streams = 8,
-                                    .addresses = [&] { return log_->Addresses(); }});
+        NodeManagerServiceOptions{.heartbeat = std::chrono::milliseconds(600),
+                                  .max_streams = 8,
+                                  .addresses = [&] { return log_->Addresses(); }});
     log_->OnRole([&](bool) { controller_->OnRole(); });
     server_->AddService(*service_);
     server_->AddService(log_->service());
