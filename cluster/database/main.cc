@@ -32,14 +32,9 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
     host.StopServing();  // Half of it may be up, on services that end with this function.
     return served;
   }
-  node::NodeAgent agent(
-      {.role = v1::DATABASE,
-       .node_id = config.node().node_id(),
-       .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
-       .address = host.address(),
-       .metrics_address = host.metrics_address(),
-       .workflow_set = config.node().workflow_set()},
-      view);
+  node::NodeAgent agent(node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),
+                                                   host.metrics_address()),
+                        view);
   agent.SetLoadSource([&database] { return database->load(); });
   agent.Start();
   absl::Status status = Recover(config, host, view, *database);

@@ -554,6 +554,16 @@ void NodeAgent::Impl::Deregister() {
   }
 }
 
+NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
+                                      std::string address, std::string metrics_address) {
+  return {.role = role,
+          .node_id = node.node_id(),
+          .nodemanagers = {node.nodemanagers().begin(), node.nodemanagers().end()},
+          .address = std::move(address),
+          .metrics_address = std::move(metrics_address),
+          .workflow_set = node.workflow_set()};
+}
+
 NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
     : impl_(std::make_unique<Impl>(std::move(options), view, clock)) {}
 

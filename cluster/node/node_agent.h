@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/node/cluster_view.h"
+#include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::node {
@@ -25,6 +26,11 @@ struct NodeAgentOptions {
   std::string pinned_stage;                               ///< Instances only; empty: any.
   base::Duration call_timeout = std::chrono::seconds(2);  ///< For one replica; shorter at first.
 };
+
+/// Returns the options of a service that its NodeConfig describes. The addresses are those on which
+/// it serves by now (service::Host).
+NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
+                                      std::string address, std::string metrics_address);
 
 /// What a node reports about itself.
 struct NodeStatus {

@@ -36,12 +36,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
     return served;
   }
   node::NodeAgent agent(
-      {.role = v1::PROXY,
-       .node_id = config.node().node_id(),
-       .nodemanagers = {config.node().nodemanagers().begin(), config.node().nodemanagers().end()},
-       .address = host.address(),
-       .metrics_address = host.metrics_address(),
-       .workflow_set = config.node().workflow_set()},
+      node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(), host.metrics_address()),
       view);
   agent.SetLoadSource([&proxy] {
     v1::NodeLoad load;

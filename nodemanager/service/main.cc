@@ -144,12 +144,10 @@ absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
 }
 
 node::NodeAgentOptions AgentOptions(const service::Host& host, const ReplicatedLog& log) {
-  return {.role = v1::NODE_MANAGER,
-          .node_id = host.node().node_id(),
-          .nodemanagers = log.Addresses(),
-          .address = host.address(),
-          .metrics_address = host.metrics_address(),
-          .workflow_set = host.node().workflow_set()};
+  node::NodeAgentOptions options = node::MakeNodeAgentOptions(
+      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address());
+  options.nodemanagers = log.Addresses();
+  return options;
 }
 
 absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Workflow>& workflows,

@@ -129,14 +129,8 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
 Instance::~Instance() { Leave(); }
 
 void Instance::Join(const std::string& address, const std::string& metrics_address) {
-  node::NodeAgentOptions options;
-  options.role = v1::INSTANCE;
-  options.node_id = node_id();
-  options.nodemanagers = {config_.node().nodemanagers().begin(),
-                          config_.node().nodemanagers().end()};
-  options.address = address;
-  options.metrics_address = metrics_address;
-  options.workflow_set = config_.node().workflow_set();
+  node::NodeAgentOptions options =
+      node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address);
   options.pinned_stage = config_.pinned_stage();
   agent_ = std::make_unique<node::NodeAgent>(options, *view_);
   metrics_.OnScrape([this] {
