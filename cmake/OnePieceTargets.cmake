@@ -136,8 +136,8 @@ endfunction()
 # Test class, registered with ctest. Its first source holds the class, says ONEPIECE_TEST(Class) (tests/test_main.h) and
 # includes "FILE_STEM.moc" at its end. The classes of a folder share one program: tests/gui/views makes gui_views_tests.
 # With ALONE the class gets a program of its own, with its own main(). When the folder sets ONEPIECE_TEST_PRECOMPILED
-# (services, torch or widgets) before its first test, its program borrows that precompiled header. A folder whose files
-# repeat each other's local names sets ONEPIECE_TEST_APART, and no unity build joins them.
+# (services, torch or widgets) before its first test, its program borrows that precompiled header. The release compiles the
+# files of a folder together, so their local names differ.
 function(onepiece_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "WAITS;ALONE" "TIMEOUT" "SOURCES;DEPS;LABELS;PROGRAMS")
   if(NOT A_TIMEOUT)
@@ -189,9 +189,6 @@ endfunction()
 # onepiece_test_program(NAME): the program in build/PRESET/tests that onepiece_test() fills.
 function(onepiece_test_program program)
   add_executable(${program})
-  if(ONEPIECE_TEST_APART)
-    set_target_properties(${program} PROPERTIES UNITY_BUILD OFF)
-  endif()
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_include_directories(${program} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_BINARY_DIR}/moc)
   target_link_libraries(${program} PRIVATE Qt6::Test onepiece_flags)

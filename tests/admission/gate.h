@@ -6,13 +6,13 @@
 
 #include "cluster/admission/request_monitor.h"
 #include "cluster/base/status.h"
+#include "tests/reason.h"
 
 namespace onepiece::admission {
 using namespace std::chrono_literals;
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-inline std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 inline std::string Metadata(const absl::Status& status, const std::string& key) {
   const auto metadata = base::GetReason(status).metadata;
   const auto found = metadata.find(key);

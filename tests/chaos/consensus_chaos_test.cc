@@ -30,7 +30,6 @@ using testing::Eventually;
 // A limit and not a promise: what has not come back by then never does.
 const base::Duration kLimit = base::Scaled(std::chrono::seconds(20));
 
-base::MonotonicTime Now() { return base::SystemClock().Now(); }
 double Milliseconds(base::Duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
@@ -86,9 +85,9 @@ class ConsensusChaosTest : public QObject {
   }
 
   void NoFault_ServesAtFullRate() {
-    steady_from_ = Now();
+    steady_from_ = base::SystemClock().Now();
     testing::Pause(Long() ? std::chrono::seconds(20) : std::chrono::seconds(5));
-    steady_to_ = Now();
+    steady_to_ = base::SystemClock().Now();
     VerifyNoComplaint();
   }
 
@@ -99,7 +98,7 @@ class ConsensusChaosTest : public QObject {
       QVERIFY(Eventually(kLimit, [&] { return group_->IsWhole(); }));
       QVERIFY(Eventually(kLimit, [&] { return (leader = group_->Leader()).has_value(); }));
       Trace("kill the primary", *leader);
-      const base::MonotonicTime killed = Now();
+      const base::MonotonicTime killed = base::SystemClock().Now();
       group_->Kill(*leader);
       load_->ExpectWrite();
       const std::optional<base::MonotonicTime> served = load_->WaitForWrite(kLimit);
@@ -116,16 +115,16 @@ class ConsensusChaosTest : public QObject {
 
   void RandomFaults_ServiceComesBack() {
     const base::MonotonicTime end =
-        Now() + (Long() ? std::chrono::seconds(300) : std::chrono::seconds(10));
+        base::SystemClock().Now() + (Long() ? std::chrono::seconds(300) : std::chrono::seconds(10));
     std::array<std::vector<double>, kFaults> outages;
     // Each kind of fault comes once by itself. Later faults are drawn.
-    for (int turn = 0; Now() < end || turn < kFaults; ++turn) {
+    for (int turn = 0; base::SystemClock().Now() < end || turn < kFaults; ++turn) {
       const auto fault = static_cast<Fault>(turn < kFaults ? turn : random_->Below(kFaults));
       const std::optional<int> leader = group_->Leader();
       const int first = leader && random_->Chance(0.5) ? *leader : AnyReplica();
       const bool both = turn >= kFaults && random_->Chance(0.2);
       Trace(NameOf(fault), first);
-      const base::MonotonicTime struck = Now();
+      const base::MonotonicTime struck = base::SystemClock().Now();
       load_->ExpectWrite();
       QCOMPARE(nemesis_->Strike(first, fault, *random_), std::string());
       if (both) {
@@ -184,8 +183,8 @@ class ConsensusChaosTest : public QObject {
 
   void Trace(const std::string& what, int replica) {
     trace_.push_back(
-        absl::StrFormat("%.3f s %s %s", Milliseconds(Now() - begin_) / 1000, what,
-                        replica < 0 ? "" : "nodemanager-" + std::to_string(replica + 1)));
+        absl::StrFormat("%.3f s %s %s", Milliseconds(base::SystemClock().Now() - begin_) / 1000,
+                        what, replica < 0 ? "" : "nodemanager-" + std::to_string(replica + 1)));
   }
 
   void VerifyNoComplaint() {
@@ -222,7 +221,7 @@ class ConsensusChaosTest : public QObject {
   QTemporaryDir folder_;
   Hosts hosts_{Group::kReplicas};
   std::uint64_t seed_ = 0;
-  const base::MonotonicTime begin_ = Now();
+  const base::MonotonicTime begin_ = base::SystemClock().Now();
   base::MonotonicTime steady_from_{}, steady_to_{};
   std::vector<std::string> trace_;
   json report_;

@@ -31,7 +31,6 @@ constexpr std::uint64_t kOperationsOfAKey = 20'000;
 constexpr std::size_t kMaxComplaints = 20;
 constexpr char kPrefix[] = "chaos-";
 
-base::MonotonicTime Now() { return base::SystemClock().Now(); }
 paxos::sim::Nanos NanosOf(base::MonotonicTime time) { return time.time_since_epoch().count(); }
 std::string AppId(std::uint32_t key) { return absl::StrCat(kPrefix, key); }
 
@@ -79,10 +78,10 @@ class Load::Client {
     stop_ = stop;
     const base::Duration turn(
         static_cast<std::int64_t>(1e9 * load_.options_.clients / load_.options_.operations_per_s));
-    base::MonotonicTime next = Now();
+    base::MonotonicTime next = base::SystemClock().Now();
     while (!stop.stop_requested()) {
       // A late client works without pause, but does not make up for a whole outage.
-      next = std::max(next + turn, Now() - turn);
+      next = std::max(next + turn, base::SystemClock().Now() - turn);
       base::MutexLock lock(mutex_);
       base::SystemClock().WaitUntil(never_, lock, stop, next, [] { return false; });
       const std::uint64_t what = random_.Below(100);
@@ -128,16 +127,16 @@ class Load::Client {
   template <typename Request, typename Response>
   Asked Ask(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
             const Request& request, Response& response) {
-    Asked asked{.called = Now()};
+    Asked asked{.called = base::SystemClock().Now()};
     const base::MonotonicTime give_up = asked.called + base::Scaled(kOperation);
     do {
       // Otherwise the channel would connect again only with the next call.
       for (const auto& channel : channels_) channel->GetState(true);
-      asked.began = Now();
+      asked.began = base::SystemClock().Now();
       const std::chrono::milliseconds limit(
           static_cast<int>(random_.LogBetween(kShortestAttemptMs, kLongestAttemptMs)));
       auto answer = rpc::Call(*stubs_[target_], method, request, limit);
-      asked.returned = Now();
+      asked.returned = base::SystemClock().Now();
       asked.status = answer.status();
       if (answer.ok()) response = *std::move(answer);
       if (!AskAnother(asked.status)) return asked;
@@ -239,13 +238,13 @@ void Load::Stop() {
 
 void Load::ExpectWrite() {
   const base::MutexLock lock(mutex_);
-  since_ = Now();
+  since_ = base::SystemClock().Now();
   first_.reset();
 }
 
 std::optional<base::MonotonicTime> Load::WaitForWrite(base::Duration limit) {
   base::MutexLock lock(mutex_);
-  base::SystemClock().WaitUntil(acknowledged_, lock, {}, Now() + limit,
+  base::SystemClock().WaitUntil(acknowledged_, lock, {}, base::SystemClock().Now() + limit,
                                 [this] { return first_.has_value(); });
   return first_;
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kStream = std::chrono::seconds(3);
 constexpr auto kRetry = std::chrono::milliseconds(50);
-constexpr std::size_t kMaxComplaints = 20;
+constexpr std::size_t kMaxWatcherComplaints = 20;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ void Watcher::Take(const v1::ClusterEvent& event) {
   // A change has a later revision than the known one. A snapshot and a heartbeat may repeat the
   // known one.
   const bool repeats = event.revision() == revision_ && (!news || event.has_snapshot());
-  if (event.revision() <= revision_ && !repeats && complaints_.size() < kMaxComplaints) {
+  if (event.revision() <= revision_ && !repeats && complaints_.size() < kMaxWatcherComplaints) {
     complaints_.push_back(
         absl::StrCat("an event of revision ", event.revision(), " came after ", revision_));
   }

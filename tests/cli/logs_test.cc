@@ -47,7 +47,7 @@ struct LoggingServer {
   std::unique_ptr<telemetry::TelemetryService> service;
 };
 
-class FakeNodeManager final : public v1::NodeManagerService::Service {
+class NodeManagerOfProcesses final : public v1::NodeManagerService::Service {
  public:
   grpc::Status GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                           v1::Cluster* response) override {
@@ -88,7 +88,7 @@ class LogsTest : public QObject {
     dead_.set_node_id("dead");
     dead_.set_address("127.0.0.1:1");
     dead_.set_state(v1::Node::DEAD);
-    manager_ = std::make_unique<FakeNodeManager>();
+    manager_ = std::make_unique<NodeManagerOfProcesses>();
     manager_->Show({one_->Describe(), two_->Describe(), dead_});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     server_->AddService(*manager_);
@@ -181,7 +181,7 @@ class LogsTest : public QObject {
 
   std::unique_ptr<LoggingServer> one_, two_;
   v1::Node dead_;
-  std::unique_ptr<FakeNodeManager> manager_;
+  std::unique_ptr<NodeManagerOfProcesses> manager_;
   std::unique_ptr<rpc::Server> server_;
 };
 

@@ -9,6 +9,7 @@
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
 #include "tests/health.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 using v1::Job;
 using namespace std::chrono_literals;
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 absl::StatusOr<std::string> FetchFrom(const DatabaseCluster::Database& database,
                                       const std::string& uid, std::int64_t offset = 0) {

@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "tests/eventually.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -36,8 +37,6 @@ struct Instance {
   Disk disk;
   JobStore store;
 };
-
-std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 
@@ -76,7 +75,7 @@ class DiskTest : public QObject {
     clock_->Advance(601s);
     node->store.Sweep({});
     QVERIFY(Eventually([&] { return Files() == 0; }));
-    QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[1], "").status()),
+    QCOMPARE(Reason(node->store.FindArtifact(uids_[1], "").status()),
              std::string("RESULT_EXPIRED"));
     QCOMPARE(node->disk.stats().spill.bytes, 0);
   }
@@ -129,18 +128,18 @@ class DiskTest : public QObject {
       QVERIFY(found->data.text() == Content(i));
     }
     QCOMPARE(node->store.stats().missing_results, 7);
-    QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[9], "").status()),
+    QCOMPARE(Reason(node->store.FindArtifact(uids_[9], "").status()),
              std::string("RESULT_FETCHED"));
     QCOMPARE(node->store.Get(running)->job().state(), v1::Job::QUEUED);
     // A peer sends one of the others.
-    QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[2], "").status()),
+    QCOMPARE(Reason(node->store.FindArtifact(uids_[2], "").status()),
              std::string("RESULT_ELSEWHERE"));
     QVERIFY(node->store.StoreResult(Bundle(2), message::Kind::kReplica).ok());
     node->store.MarkLost(clock_->Now(), [](const base::Uid&) { return true; });
     QVERIFY(node->store.FindArtifact(uids_[2], "").ok());
     QCOMPARE(node->store.stats().lost_on_restart, 6U);
     for (std::size_t i = 3; i < 9; ++i) {
-      QCOMPARE(ReasonOf(node->store.FindArtifact(uids_[i], "").status()),
+      QCOMPARE(Reason(node->store.FindArtifact(uids_[i], "").status()),
                std::string("LOST_ON_RESTART"));
       QCOMPARE(node->store.Get(uids_[i])->job().error().reason(), std::string("LOST_ON_RESTART"));
     }
@@ -173,7 +172,7 @@ class DiskTest : public QObject {
   void OtherCluster_IsRefused() {
     { (void)Start(10, true); }
     Instance other(dir_, 10, true, *clock_);
-    QCOMPARE(ReasonOf(other.disk.Open("other", other.store)), std::string("OTHER_CLUSTER"));
+    QCOMPARE(Reason(other.disk.Open("other", other.store)), std::string("OTHER_CLUSTER"));
   }
 
  private:

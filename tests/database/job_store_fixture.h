@@ -9,10 +9,9 @@
 #include "cluster/base/status.h"
 #include "cluster/database/job_store.h"
 #include "cluster/job/job_record.h"
+#include "tests/reason.h"
 
 namespace onepiece::database {
-
-inline std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 inline bool NobodyAlive(const v1::WorkHolder&) { return false; }
 inline bool EveryoneAlive(const v1::WorkHolder&) { return true; }

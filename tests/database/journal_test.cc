@@ -18,6 +18,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "tests/database/kill_anywhere.h"
+#include "tests/database/numbered.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -26,13 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-constexpr int kKills = 30;
-
-base::Uid UidOf(std::uint64_t number) {
-  std::array<std::uint8_t, 16> bytes{};
-  for (std::size_t i = 0; i < 8; ++i) bytes[8 + i] = static_cast<std::uint8_t>(number >> (8 * i));
-  return base::Uid(bytes);
-}
+constexpr int kJournalKills = 30;
 
 v1::JobRecord RecordOf(std::uint64_t number, int step = 0) {
   v1::JobRecord record;
@@ -43,16 +38,7 @@ v1::JobRecord RecordOf(std::uint64_t number, int step = 0) {
   return record;
 }
 
-std::string ReadBytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteBytes(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-struct Shared {
+struct JournalProgress {
   std::atomic<std::uint64_t> forgotten{0};  // On disk: records below it are forgotten,
   std::atomic<std::uint64_t> written{0};    // those below it are there.
 };
@@ -250,7 +236,7 @@ class JournalTest : public QObject {
   }
 
   void KilledAnywhere_WhatWasFlushedIsThere() {
-    const SharedWith<Shared> shared;
+    const SharedWith<JournalProgress> shared;
     const auto check = [&] {
       const auto found = Found(*Open());
       const std::uint64_t written = shared->written;
@@ -261,10 +247,10 @@ class JournalTest : public QObject {
       for (const auto& [uid, record] : found) QVERIFY(!record.empty());
     };
     KillAnywhere(
-        kKills, [&] { NoteForEver(*shared); }, check);
+        kJournalKills, [&] { NoteForEver(*shared); }, check);
     if (QTest::currentTestFailed()) return;
     qInfo("%llu records over %d kills", static_cast<unsigned long long>(shared->written.load()),
-          kKills);
+          kJournalKills);
     QVERIFY(shared->written > 100);
   }
 
@@ -290,7 +276,7 @@ class JournalTest : public QObject {
       bytes += static_cast<std::int64_t>(entry.file_size());
     return bytes;
   }
-  [[noreturn]] void NoteForEver(Shared& shared) const {
+  [[noreturn]] void NoteForEver(JournalProgress& shared) const {
     const auto journal = Journal::Open({.folder = dir_, .cluster_id = "cluster", .delay = 1ms});
     if (!journal.ok()) _exit(1);
     for (;;) {

@@ -5,14 +5,13 @@
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 

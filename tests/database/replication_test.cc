@@ -12,6 +12,7 @@
 #include "cluster/database/placement.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -21,7 +22,6 @@ using v1::Job;
 using namespace std::chrono_literals;
 using Stub = v1::DatabaseService::Stub;
 
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 base::Uid UidOf(const v1::JobRecord& record) { return *base::Uid::Parse(record.job().uid()); }
 
 ResultBundle BundleOf(const v1::JobRecord& record, const std::string& bytes) {

@@ -22,6 +22,8 @@
 #include "cluster/base/status.h"
 #include "cluster/database/spill_file.h"
 #include "tests/database/kill_anywhere.h"
+#include "tests/database/numbered.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -29,9 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kKills = 40;
-
-std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
+constexpr int kSpillKills = 40;
 
 // Returns bytes that depend only on the number.
 std::string Content(std::uint64_t number, std::size_t bytes) {
@@ -57,12 +57,6 @@ std::vector<StoredArtifact> ResultOf(std::uint64_t number) {
           Artifact("thumbnail", Content(number + 1, 4096))};
 }
 
-base::Uid UidOf(std::uint64_t number) {
-  std::array<std::uint8_t, 16> bytes{};
-  for (std::size_t i = 0; i < 8; ++i) bytes[8 + i] = static_cast<std::uint8_t>(number >> (8 * i));
-  return base::Uid(bytes);
-}
-
 bool Same(const std::vector<StoredArtifact>& a, const std::vector<StoredArtifact>& b) {
   return std::ranges::equal(a, b, [](const StoredArtifact& x, const StoredArtifact& y) {
     return x.info.SerializeAsString() == y.info.SerializeAsString() &&
@@ -70,17 +64,8 @@ bool Same(const std::vector<StoredArtifact>& a, const std::vector<StoredArtifact
   });
 }
 
-std::string ReadBytes(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void WriteBytes(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 // What the child tells its parent; shared memory.
-struct Shared {
+struct SpillProgress {
   std::atomic<std::uint64_t> first{0};  // Results below it were removed.
   std::atomic<std::uint64_t> next{0};   // Results below it were written.
 };
@@ -114,7 +99,7 @@ class SpillTest : public QObject {
           QCOMPARE(reinterpret_cast<std::uintptr_t>(artifact.data.bytes().data()) % 4096, 0U);
       }
       spill->Remove(UidOf(3));
-      QCOMPARE(ReasonOf(spill->Read(UidOf(3)).status()), std::string());
+      QCOMPARE(Reason(spill->Read(UidOf(3)).status()), std::string());
       QVERIFY(absl::IsNotFound(spill->Read(UidOf(3)).status()));
       QCOMPARE(spill->stats().bytes, FileBytes());
       QCOMPARE(spill->stats().results, 19);
@@ -161,7 +146,7 @@ class SpillTest : public QObject {
     QVERIFY(spill->Write(UidOf(2), ResultOf(1)).ok());
     const auto full = spill->Write(UidOf(3), ResultOf(1));
     QVERIFY(absl::IsResourceExhausted(full.status()));
-    QCOMPARE(ReasonOf(full.status()), std::string("SPILL_FULL"));
+    QCOMPARE(Reason(full.status()), std::string("SPILL_FULL"));
     QCOMPARE(FileBytes(), 2 * bytes);
     spill->Remove(UidOf(1));
     QVERIFY(spill->Write(UidOf(3), ResultOf(1)).ok());
@@ -171,7 +156,7 @@ class SpillTest : public QObject {
   void SecondProcess_IsRefused() {
     const auto spill = Open();
     const auto second = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
-    QCOMPARE(ReasonOf(second.status()), std::string("FOLDER_IN_USE"));
+    QCOMPARE(Reason(second.status()), std::string("FOLDER_IN_USE"));
     QVERIFY(second.status().message().find(dir_) != absl::string_view::npos);
   }
 
@@ -183,7 +168,7 @@ class SpillTest : public QObject {
       for (int again = 0; again < 2; ++again) {
         const auto other = Spill::Open({.folder = dir_, .cluster_id = "other"});
         QVERIFY(absl::IsFailedPrecondition(other.status()));
-        QCOMPARE(ReasonOf(other.status()), std::string("OTHER_CLUSTER"));
+        QCOMPARE(Reason(other.status()), std::string("OTHER_CLUSTER"));
       }
       QCOMPARE(Files().size(), 1U);
     }
@@ -202,11 +187,11 @@ class SpillTest : public QObject {
     std::memcpy(newer.data() + 60, &checksum, sizeof(checksum));
     WriteBytes(file, newer);
     const auto refused = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
-    QCOMPARE(ReasonOf(refused.status()), std::string("NEWER_FORMAT"));
+    QCOMPARE(Reason(refused.status()), std::string("NEWER_FORMAT"));
     QCOMPARE(ReadBytes(file), newer);
     WriteBytes(file, before);
     SetIndexVersion(2);
-    QCOMPARE(ReasonOf(Spill::Open({.folder = dir_, .cluster_id = "cluster"}).status()),
+    QCOMPARE(Reason(Spill::Open({.folder = dir_, .cluster_id = "cluster"}).status()),
              std::string("NEWER_FORMAT"));
     QCOMPARE(ReadBytes(file), before);
   }
@@ -249,7 +234,7 @@ class SpillTest : public QObject {
       QCOMPARE(spill->stats().damaged, 1U);
       QCOMPARE(spill->stats().bytes, 0);
       QVERIFY(Files().empty());
-      if (at >= 4096) QCOMPARE(ReasonOf(read.status()), std::string("SPILL_DAMAGED"));
+      if (at >= 4096) QCOMPARE(Reason(read.status()), std::string("SPILL_DAMAGED"));
     }
   }
 
@@ -339,7 +324,7 @@ class SpillTest : public QObject {
     }
     QVERIFY(written > 0 && written < 8);
     QVERIFY2(absl::IsResourceExhausted(status), status.ToString().c_str());
-    QCOMPARE(ReasonOf(status), std::string("DISK_FULL"));
+    QCOMPARE(Reason(status), std::string("DISK_FULL"));
     QCOMPARE(spill->stats().failed_writes, 1U);
     QCOMPARE(Files().size(), written);
     QCOMPARE(spill->stats().bytes, FileBytes());
@@ -362,7 +347,7 @@ class SpillTest : public QObject {
       QCOMPARE(setrlimit(RLIMIT_FSIZE, &tight), 0);
       const auto written = spill->Write(UidOf(2), {{Artifact("a", Content(2, 100'000))}});
       QCOMPARE(setrlimit(RLIMIT_FSIZE, &limit), 0);
-      QCOMPARE(ReasonOf(written.status()), std::string("DISK_FULL"));
+      QCOMPARE(Reason(written.status()), std::string("DISK_FULL"));
       QCOMPARE(Files().size(), 1U);
       QCOMPARE(spill->stats().bytes, bytes);
     }
@@ -378,7 +363,7 @@ class SpillTest : public QObject {
   }
 
   void KilledAnywhere_WhatWasWrittenIsWhole_AndNothingElseIsLeft() {
-    const SharedWith<Shared> shared;
+    const SharedWith<SpillProgress> shared;
     const auto check = [&] {
       const auto spill = Open();
       const std::uint64_t first = shared->first, next = shared->next;
@@ -400,10 +385,10 @@ class SpillTest : public QObject {
         QVERIFY2(entry.path().extension() != ".part", entry.path().c_str());
     };
     KillAnywhere(
-        kKills, [&] { WriteForEver(*shared); }, check);
+        kSpillKills, [&] { WriteForEver(*shared); }, check);
     if (QTest::currentTestFailed()) return;
     qInfo("%llu results over %d kills", static_cast<unsigned long long>(shared->next.load()),
-          kKills);
+          kSpillKills);
     QVERIFY(shared->next > 50);
   }
 
@@ -431,7 +416,7 @@ class SpillTest : public QObject {
     bytes[63] = static_cast<char>(version);
     WriteBytes(dir_ + "/index.sqlite", bytes);
   }
-  [[noreturn]] void WriteForEver(Shared& shared) const {
+  [[noreturn]] void WriteForEver(SpillProgress& shared) const {
     const auto spill = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
     if (!spill.ok()) _exit(1);
     for (;;) {

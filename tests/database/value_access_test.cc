@@ -12,14 +12,13 @@
 #include "cluster/base/crc32c.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 std::span<const std::byte> BytesOf(const std::string& text) {
   return std::as_bytes(std::span(text));

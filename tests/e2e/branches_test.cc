@@ -22,7 +22,7 @@ constexpr char kWorkflow[] =
     "  - {stage: right, plugin: branch, after: [read]}\n"
     "  - {stage: meet, plugin: branch, after: [left, read, right]}\n"
     "parameters:\n";
-constexpr char kCluster[] =
+constexpr char kDiamondCluster[] =
     "workflow_files: [diamond.yaml]\n"
     "instances:\n"
     "  - {stage: left}\n"
@@ -50,7 +50,7 @@ class BranchesTest : public ClusterFixture {
                   ", type: NUMBER, default_value: \"0\", minimum: 0, maximum: 600}\n";
     }
     std::ofstream(cluster_.Path("diamond.yaml")) << workflow;
-    QVERIFY(cluster_.UpWith(kCluster));
+    QVERIFY(cluster_.UpWith(kDiamondCluster));
   }
 
   void Branches_RunAtTheSameTimeAndMeet() {

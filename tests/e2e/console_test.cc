@@ -15,11 +15,11 @@ using std::chrono::seconds;
 using testing::Accessible;
 
 // These instances may serve any stage.
-constexpr char kCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
-                            "/resources/workflows/tiny-wan-t2v.yaml]\n"
-                            "instances:\n"
-                            "  - {count: 5}\n"
-                            "elasticity: {policy: static, window_s: 10}\n";
+constexpr char kConsoleCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
+                                   "/resources/workflows/tiny-wan-t2v.yaml]\n"
+                                   "instances:\n"
+                                   "  - {count: 5}\n"
+                                   "elasticity: {policy: static, window_s: 10}\n";
 
 // The rows that are read include all rows that the test looks for later.
 constexpr std::size_t kMostJobs = 20;
@@ -168,7 +168,7 @@ class ConsoleTest : public ClusterFixture {
 
   // The test functions run in this order, on one cluster and one console.
   void Connect_IsLiveAndTellsTheNodes() {
-    QVERIFY(cluster_.UpWith(kCluster));
+    QVERIFY(cluster_.UpWith(kConsoleCluster));
     QVERIFY(console_->Start({"--data-dir", QString::fromStdString(cluster_.Path("data"))}));
     QVERIFY2(console_->Await("label", "● Live"), Tree());
     const auto processes = cluster_.Status()["processes"].size();

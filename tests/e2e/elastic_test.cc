@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 /// Three instances serve x or y. Windows are seconds long, so that the test need not wait for
 /// minutes.
-constexpr char kCluster[] =
+constexpr char kElasticCluster[] =
     "workflow_files: [x.yaml, y.yaml]\n"
     "instances:\n"
     "  - {count: 3}\n"
@@ -35,7 +35,7 @@ class ElasticTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    QVERIFY(UpCalibrated(cluster_, kCluster,
+    QVERIFY(UpCalibrated(cluster_, kElasticCluster,
                          {{"x.yaml", OneStageWorkflow("x")}, {"y.yaml", OneStageWorkflow("y")}}));
     proxy_ = cluster_.ProxyAddress();
     QVERIFY(!proxy_.empty());

@@ -20,12 +20,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// Some ten to thirty seconds of work.
-const QStringList kJob = {"--prompt",   "a red circle moving right",
-                          "--steps",    "100",
-                          "--width",    "256",
-                          "--height",   "256",
-                          "--seed",     "7",
-                          "--deadline", "240"};
+const QStringList kLongJob = {"--prompt",   "a red circle moving right",
+                              "--steps",    "100",
+                              "--width",    "256",
+                              "--height",   "256",
+                              "--seed",     "7",
+                              "--deadline", "240"};
 const QStringList kShortJob = {"--prompt", "a blue circle moving up", "--steps", "2"};
 
 /// SIGSTOP now, SIGCONT at the end of the scope.
@@ -70,12 +70,12 @@ class FailoverTest : public ClusterFixture {
   }
 
   void JobInFlight_LeaderKilledEvery3s_FinishesWithTheSameFrames() {
-    const Outcome calm = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kJob, 300);
+    const Outcome calm = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kLongJob, 300);
     QVERIFY2(calm.exit_code == 0, calm.err.c_str());
     const std::string frames = FramesHash(calm.Document());
     QVERIFY(!frames.empty());
 
-    const std::string uid = cluster_.Submit(kJob);
+    const std::string uid = cluster_.Submit(kLongJob);
     QVERIFY(!uid.empty());
     int kills = 0;
     std::set<std::string> leaders;

@@ -8,13 +8,13 @@
 namespace onepiece::e2e {
 namespace {
 
-constexpr char kCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
-                            "/resources/workflows/tiny-wan-t2v.yaml]\n"
-                            "instances:\n"
-                            "  - {stage: text_encode, count: 2}\n"
-                            "  - {stage: diffusion, count: 2}\n"
-                            "  - {stage: vae_decode, count: 2}\n";
-const QStringList kJob = {
+constexpr char kHandoverCluster[] = "workflow_files: [" ONEPIECE_SOURCE_DIR
+                                    "/resources/workflows/tiny-wan-t2v.yaml]\n"
+                                    "instances:\n"
+                                    "  - {stage: text_encode, count: 2}\n"
+                                    "  - {stage: diffusion, count: 2}\n"
+                                    "  - {stage: vae_decode, count: 2}\n";
+const QStringList kDrainedJob = {
     "--prompt", "a red circle moving right", "--steps", "60", "--width", "128", "--height", "128"};
 
 }  // namespace
@@ -22,10 +22,10 @@ const QStringList kJob = {
 class HandoverTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
-  void initTestCase() { QVERIFY(cluster_.UpWith(kCluster)); }
+  void initTestCase() { QVERIFY(cluster_.UpWith(kHandoverCluster)); }
 
   void StoppedInstance_HandsItsJobsOver() {
-    const Outcome whole = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kJob);
+    const Outcome whole = cluster_.Run(QStringList{"submit", "--wait", "--json"} + kDrainedJob);
     QVERIFY2(whole.exit_code == 0, whole.err.c_str());
     const std::string frames = FramesHash(whole.Document());
     QVERIFY(!frames.empty());
@@ -34,7 +34,7 @@ class HandoverTest : public ClusterFixture {
     // while it does not know their cost.
     std::vector<std::string> uids;
     for (int i = 0; i < 4; ++i) {
-      uids.push_back(cluster_.Submit(kJob));
+      uids.push_back(cluster_.Submit(kDrainedJob));
       QVERIFY(!uids.back().empty());
     }
     int begun = 0;

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr char kCluster[] =
+constexpr char kSetsCluster[] =
     "workflow_files: [x.yaml]\n"
     "workflow_sets: 2\n"
     "databases: 1\n"
@@ -30,7 +30,7 @@ class SetsTest : public ClusterFixture {
   Q_OBJECT
  private Q_SLOTS:
   void initTestCase() {
-    QVERIFY(UpCalibrated(cluster_, kCluster, {{"x.yaml", OneStageWorkflow("x")}}));
+    QVERIFY(UpCalibrated(cluster_, kSetsCluster, {{"x.yaml", OneStageWorkflow("x")}}));
   }
 
   void BroughtBack_FromAnotherSet_LosesNoJob_data() {

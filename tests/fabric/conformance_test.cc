@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/fault.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::fabric {
@@ -36,8 +37,6 @@ absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const QString& uri, bool de
   }
   return backend;
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 

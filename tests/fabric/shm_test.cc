@@ -14,12 +14,11 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 // A child process that has registered a region and waits to be killed.
 struct Child {

@@ -14,6 +14,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "tests/fabric/child.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::fabric {
@@ -22,8 +23,6 @@ namespace {
 constexpr char kUri[] = "ucx://lo";
 constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
 constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 base::MonotonicTime In(base::Duration time) { return base::SystemClock().Now() + time; }
 

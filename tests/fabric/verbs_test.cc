@@ -21,12 +21,11 @@
 #include "cluster/fabric/verbs/verbs_fabric.h"
 #include "tests/eventually.h"
 #include "tests/fabric/child.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 /// The kernel's objects of this process as `rdma resource show` counts them, and its numbers in
 /// /proc.
@@ -69,7 +68,7 @@ class WithoutCapability {
   bool taken_ = false;
 };
 
-constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
+constexpr int kChannelBroke = 42;  // The exit code of a child whose channel broke.
 
 /// Writes other bytes again and again until its channel breaks.
 int WriteForEver(const Child& parent, const std::string& address) {
@@ -87,7 +86,7 @@ int WriteForEver(const Child& parent, const std::string& address) {
     std::fill(data.begin(), data.end(), static_cast<std::byte>(i));
     const Op write = Op::Write("write", 0, pieces);
     const auto deadline = base::SystemClock().Now() + base::Scaled(std::chrono::seconds(10));
-    if (!(*channel)->Execute({&write, 1}, deadline).ok()) return kCutOff;
+    if (!(*channel)->Execute({&write, 1}, deadline).ok()) return kChannelBroke;
   }
 }
 
@@ -350,7 +349,7 @@ class VerbsTest : public QObject {
     const std::vector<std::byte> then(region->bytes().begin(), region->bytes().end());
     if (!dies) {
       child.Signal(SIGCONT);
-      QCOMPARE(child.Reap(), kCutOff);
+      QCOMPARE(child.Reap(), kChannelBroke);
     }
     QVERIFY(std::equal(then.begin(), then.end(), region->bytes().begin()));
     access->reset();

@@ -11,6 +11,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/finetune/clips.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::finetune {
@@ -41,8 +42,6 @@ std::vector<double> Losses(Trainer& trainer, int steps) {
 double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::Eventually;
 
-constexpr auto kSoon = seconds(20);
+constexpr auto kIdleLimit = seconds(20);
 constexpr char kObeys[] = "echo started; exec sleep 1000";
 // A shell that ignores SIGTERM, and its child in the same process group.
 constexpr char kIgnores[] =
@@ -79,7 +79,7 @@ class IdleWorkTest : public QObject {
     QCOMPARE(work.status(), std::string());
     QVERIFY(::kill(pid, 0) != 0);
     // Nothing is left of its group either.
-    QVERIFY(Eventually(kSoon, [&] { return ::kill(-pid, 0) != 0; }));
+    QVERIFY(Eventually(kIdleLimit, [&] { return ::kill(-pid, 0) != 0; }));
     work.Stop();
   }
 
@@ -100,14 +100,14 @@ class IdleWorkTest : public QObject {
     QVERIFY(AwaitStatus(work, "sh ended with code 3"));
     int runs = 1;
     for (const auto backoff : {1, 2, 4, 8, 16, 32, 60, 60}) {
-      QVERIFY(Eventually(kSoon, [&] { return Runs() == runs; }));
+      QVERIFY(Eventually(kIdleLimit, [&] { return Runs() == runs; }));
       QVERIFY(AwaitStatus(work, "sh ended with code 3"));
       clock_.Advance(seconds(backoff) - milliseconds(1));
       testing::Pause(milliseconds(20));
       QCOMPARE(Runs(), runs);  // Not yet.
       clock_.Advance(milliseconds(1));
       ++runs;
-      QVERIFY(Eventually(kSoon, [&] { return Runs() == runs; }));
+      QVERIFY(Eventually(kIdleLimit, [&] { return Runs() == runs; }));
     }
   }
 
@@ -133,19 +133,19 @@ class IdleWorkTest : public QObject {
     QCOMPARE(Runs(), 1);
     work.Stop();
     work.Start();  // The instance is idle again.
-    QVERIFY(Eventually(kSoon, [&] { return Runs() == 2; }));
+    QVERIFY(Eventually(kIdleLimit, [&] { return Runs() == 2; }));
   }
 
   void Loop_SaysWhyItCannotStart() {
     IdleWork missing({.command = {"no-such-program"}, .data_dir = Path()}, clock_);
     missing.Start();
-    QVERIFY(Eventually(kSoon, [&] {
+    QVERIFY(Eventually(kIdleLimit, [&] {
       return missing.status().find("there is no such program") != std::string::npos;
     }));
     IdleWork homeless({.command = {"sh"}, .data_dir = ""}, clock_);
     homeless.Start();
-    QVERIFY(
-        Eventually(kSoon, [&] { return homeless.status().find("data_dir") != std::string::npos; }));
+    QVERIFY(Eventually(kIdleLimit,
+                       [&] { return homeless.status().find("data_dir") != std::string::npos; }));
   }
 
   void Start_DoesNothingWithoutACommand() {
@@ -159,7 +159,7 @@ class IdleWorkTest : public QObject {
     // 5 MiB of output.
     IdleWork work(Script("head -c 5242880 /dev/zero; echo; echo end; exec sleep 1000"), clock_);
     work.Start();
-    QVERIFY(Eventually(kSoon, [&] { return Log().ends_with("end\n"); }));
+    QVERIFY(Eventually(kIdleLimit, [&] { return Log().ends_with("end\n"); }));
     const auto size = QFileInfo(LogPath()).size(), old = QFileInfo(LogPath() + ".old").size();
     QVERIFY(size > 0 && size <= LowPriorityChild::kLogBytes);
     QVERIFY(old > 0 && old <= LowPriorityChild::kLogBytes);
@@ -184,7 +184,7 @@ class IdleWorkTest : public QObject {
     ::kill(parent, SIGKILL);
     ::waitpid(parent, nullptr, 0);
     // The process that reaps orphans here may leave it a zombie.
-    QVERIFY(Eventually(kSoon, [&] {
+    QVERIFY(Eventually(kIdleLimit, [&] {
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       std::string number, name, state;
       return !(stat >> number >> name >> state) || state == "Z" || state == "X";
@@ -207,11 +207,11 @@ class IdleWorkTest : public QObject {
   int Runs() const { return QString::fromStdString(Log()).count("started"); }
 
   static bool AwaitStatus(const IdleWork& work, const std::string& status) {
-    return Eventually(kSoon, [&] { return work.status() == status; });
+    return Eventually(kIdleLimit, [&] { return work.status() == status; });
   }
   /// The child's pid, once its script has begun.
   pid_t AwaitStarted(const IdleWork& work) const {
-    if (!Eventually(kSoon, [&] { return Runs() > 0; })) return -1;
+    if (!Eventually(kIdleLimit, [&] { return Runs() > 0; })) return -1;
     const std::string status = work.status();
     const auto at = status.find("pid ");
     return at == std::string::npos ? -1 : std::stoi(status.substr(at + 4));

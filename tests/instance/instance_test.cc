@@ -148,8 +148,8 @@ std::unique_ptr<T> Must(absl::StatusOr<std::unique_ptr<T>> made) {
   return *std::move(made);
 }
 
-struct Fixture {
-  explicit Fixture(base::Duration hand_over_after = std::chrono::hours(1)) {
+struct InstanceFixture {
+  explicit InstanceFixture(base::Duration hand_over_after = std::chrono::hours(1)) {
     cluster_server.AddService(static_cast<v1::NodeManagerService::Service&>(cluster));
     cluster_server.AddService(static_cast<v1::DatabaseService::Service&>(cluster));
     other_server.AddService(*other->service());
@@ -170,7 +170,7 @@ struct Fixture {
     if (!server.Start().ok()) qFatal("no server");
     instance->Join(server.address(), "");
   }
-  ~Fixture() {
+  ~InstanceFixture() {
     instance->Leave();
     server.Shutdown(base::Duration(0));
     other_server.Shutdown(base::Duration(0));
@@ -299,7 +299,7 @@ class InstanceTest : public QObject {
   void cleanup() { open_(true); }
 
   void Drain_PassesOnWhatIsQueuedAndFinishesWhatIsComputed() {
-    Fixture f;
+    InstanceFixture f;
     QVERIFY(f.Serve());
     const base::Uid computed = f.Send();
     QVERIFY(
@@ -330,7 +330,7 @@ class InstanceTest : public QObject {
   }
 
   void Drain_TakesTooLong_HandsOverWhatIsComputed() {
-    Fixture f(milliseconds(0));
+    InstanceFixture f(milliseconds(0));
     QVERIFY(f.Serve());
     const base::Uid uid = f.Send();
     QVERIFY(
@@ -348,7 +348,7 @@ class InstanceTest : public QObject {
   }
 
   void Drain_NobodyElseServes_ComputesWhatItHas() {
-    Fixture f;
+    InstanceFixture f;
     QVERIFY(f.Serve());
     f.Send();
     f.Send();
@@ -367,7 +367,7 @@ class InstanceTest : public QObject {
   }
 
   void Drain_TheOnlyOtherDies_ComputesWhatItHas() {
-    Fixture f;
+    InstanceFixture f;
     QVERIFY(f.Serve());
     constexpr int kJobs = 7;
     for (int i = 0; i < kJobs; ++i) f.Send();
@@ -386,7 +386,7 @@ class InstanceTest : public QObject {
   }
 
   void Drain_TakenBack_ServesAgainWithoutALoad() {
-    Fixture f;
+    InstanceFixture f;
     open_(true);
     QVERIFY(f.Serve());
     const int loads = loads_();
@@ -406,7 +406,7 @@ class InstanceTest : public QObject {
 
   // The pool of the stage serves two applications, and another instance only one of them.
   void Drain_OthersServeOneAppOnly_ABranchOfItGoesThere() {
-    Fixture f;
+    InstanceFixture f;
     open_(true);
     QVERIFY(f.Serve());
     const auto table = [&](std::uint64_t epoch, const v1::Endpoint& gate) {
@@ -447,7 +447,7 @@ class InstanceTest : public QObject {
 
   // The successor's ring is full, so each delivery takes a second. Reports go on meanwhile.
   void Leave_WhileAResultFindsNoTaker_ReportsUntilTheEnd() {
-    Fixture f;
+    InstanceFixture f;
     open_(true);
     QVERIFY(f.Serve());
     f.FillOther();
@@ -460,7 +460,7 @@ class InstanceTest : public QObject {
   }
 
   void LoadFailure_IsReportedWithItsReason() {
-    Fixture f;
+    InstanceFixture f;
     QVERIFY(f.Serve());
     v1::Assignment broken = f.Gate(3, false);
     broken.mutable_stage()->set_plugin("no_such_plugin");
@@ -478,7 +478,7 @@ class InstanceTest : public QObject {
   }
 
   void IdleWork_RunsAsLongAsNothingIsAssigned() {
-    Fixture f;
+    InstanceFixture f;
     open_(true);
     const auto lends = [](const auto& report) {
       return report.load().idle_work().starts_with("sleep, pid ");
@@ -504,7 +504,7 @@ class InstanceTest : public QObject {
 
   // The old set's records are slow, so the instance holds nothing but cannot leave the set yet.
   void AnotherSet_IsNotSaidToBeServedBeforeItIs() {
-    Fixture f;
+    InstanceFixture f;
     QVERIFY(f.Serve());
     f.Send();
     QVERIFY(
@@ -532,7 +532,7 @@ class InstanceTest : public QObject {
   }
 
   void AnotherSet_TheOldSetsLateWorkFailsThere() {
-    Fixture f;
+    InstanceFixture f;
     open_(true);
     QVERIFY(f.Serve());
     f.cluster.Assign(f.Gate(5, false, "set-2"));

@@ -71,7 +71,7 @@ class FakeDatabase {
   std::vector<v1::UpdateJobRequest> updates_ ABSL_GUARDED_BY(mutex_);
 };
 
-struct Fixture {
+struct ReporterFixture {
   FakeDatabase database;
   base::Mutex mutex;
   std::vector<base::Uid> ended ABSL_GUARDED_BY(mutex);
@@ -90,7 +90,7 @@ class JobReporterTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Progress_IsCoalescedWhileACallIsOnItsWay() {
-    Fixture f;
+    ReporterFixture f;
     const auto uid = base::Uid::GenerateRandom();
     f.database.Set(/*away=*/false, /*held=*/true);
     f.reporter->ReportProgress(uid, Step(1));
@@ -105,7 +105,7 @@ class JobReporterTest : public QObject {
   }
 
   void Report_IsRepeatedUntilTheDatabaseIsBack() {
-    Fixture f;
+    ReporterFixture f;
     const auto uid = base::Uid::GenerateRandom();
     f.database.Set(/*away=*/true, /*held=*/false);
     f.reporter->Report(uid, Failed());
@@ -117,7 +117,7 @@ class JobReporterTest : public QObject {
   }
 
   void Updates_OfAJobKeepTheirOrder() {
-    Fixture f;
+    ReporterFixture f;
     const auto uid = base::Uid::GenerateRandom();
     f.database.Set(/*away=*/false, /*held=*/true);
     f.reporter->ReportProgress(uid, Step(1));
@@ -132,7 +132,7 @@ class JobReporterTest : public QObject {
   }
 
   void Answer_ThatTheJobWasCancelledIsPassedOn() {
-    Fixture f;
+    ReporterFixture f;
     const auto uid = base::Uid::GenerateRandom();
     f.database.state = v1::Job::CANCELLED;
     f.reporter->ReportProgress(uid, Step(1));
@@ -143,7 +143,7 @@ class JobReporterTest : public QObject {
   }
 
   void Destructor_SendsWhatIsPending() {
-    Fixture f;
+    ReporterFixture f;
     f.reporter->Report(base::Uid::GenerateRandom(), Failed());
     f.reporter.reset();
     QCOMPARE(f.database.WaitForUpdates(1).size(), std::size_t{1});

@@ -14,8 +14,8 @@ namespace {
 constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
 
 /// Updates of one instance "i1", whose routing has a workflow of "first" and "last".
-struct Fixture {
-  Fixture() {
+struct UpdatesFixture {
+  UpdatesFixture() {
     v1::RoutingTable table;
     table.set_epoch(1);
     v1::Workflow& workflow = *table.add_workflows();
@@ -63,7 +63,7 @@ class JobUpdatesTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Placed_NamesThisInstanceAsTheHolder() {
-    Fixture f;
+    UpdatesFixture f;
     f.updates.Placed(f.header);
     const v1::UpdateJobRequest request = f.Request();
     QCOMPARE(request.uid(), f.header.uid.ToString());
@@ -97,7 +97,7 @@ class JobUpdatesTest : public QObject {
     QFETCH(QString, given);
     QFETCH(bool, leaving);
     QFETCH(QString, reason);
-    Fixture f;
+    UpdatesFixture f;
     f.leaving = leaving;
     const auto status_code = static_cast<absl::StatusCode>(code);
     f.updates.Fail(f.header.uid,

@@ -10,7 +10,7 @@ namespace onepiece::instance {
 namespace {
 
 /// A publisher whose statuses the test reads.
-struct Fixture {
+struct PublisherFixture {
   void RouteSet(const std::string& workflow_set) {
     v1::RoutingTable table;
     table.set_epoch(1);
@@ -37,7 +37,7 @@ class StatePublisherTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Serving_IsReadyOnlyWithTheRoutingOfItsSet() {
-    Fixture f;
+    PublisherFixture f;
     f.publisher.StatusChanged(Serving());
     QCOMPARE(f.told.back().state, v1::Node::STARTING);
     QCOMPARE(f.told.back().detail, std::string("waits for the routing of workflow set set-1"));
@@ -52,7 +52,7 @@ class StatePublisherTest : public QObject {
   }
 
   void LoadingFailed_IsSaid() {
-    Fixture f;
+    PublisherFixture f;
     f.publisher.StatusChanged({.state = runtime::TaskState::kFailed,
                                .epoch = 3,
                                .apps = {},
@@ -62,7 +62,7 @@ class StatePublisherTest : public QObject {
   }
 
   void Drained_NamesTheDrainingAssignment() {
-    Fixture f;
+    PublisherFixture f;
     f.RouteSet("set-1");
     f.publisher.StatusChanged(Serving());
     f.drain.Begin(9);
@@ -74,7 +74,7 @@ class StatePublisherTest : public QObject {
   }
 
   void LeavingASet_IsNeitherReadyNorDrained() {
-    Fixture f;
+    PublisherFixture f;
     f.RouteSet("set-1");
     f.publisher.StatusChanged(Serving());
     f.drain.Begin(9);
@@ -91,7 +91,7 @@ class StatePublisherTest : public QObject {
   }
 
   void Leaving_IsTheLastThatIsTold() {
-    Fixture f;
+    PublisherFixture f;
     f.RouteSet("set-1");
     f.publisher.StatusChanged(Serving());
     f.leaving = true;

@@ -11,6 +11,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/tensor/safetensors_writer.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::model {
@@ -21,8 +22,6 @@ constexpr std::int64_t kDim = 128, kRank = 4;
 at::Tensor Random(at::IntArrayRef shape, std::uint64_t seed) {
   return at::randn(shape, at::detail::createCPUGenerator(seed)) * 0.1;
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "cluster/telemetry/telemetry_service.h"
 #include "onepiece/v1/instance.grpc.pb.h"
 #include "tests/database/database_cluster.h"
+#include "tests/reason.h"
 
 namespace onepiece::proxy {
 using database::DatabaseCluster;
@@ -21,8 +22,6 @@ using database::Eventually;
 using database::Require;
 using v1::Job;
 using namespace std::chrono_literals;
-
-inline std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 /// Takes messages like an instance of one stage, and computes nothing.
 class FakeInstance final : public v1::InstanceService::Service {

@@ -48,7 +48,7 @@ class HostileTest : public QObject {
     QCOMPARE(delivery.has_value(), what == "payload");
     if (delivery.has_value()) {
       std::vector<std::byte> bytes(100);
-      QCOMPARE(ReasonOf(delivery->CopyTo(bytes)), std::string("BAD_PAYLOAD_CHECKSUM"));
+      QCOMPARE(Reason(delivery->CopyTo(bytes)), std::string("BAD_PAYLOAD_CHECKSUM"));
     }
     const ConsumerCounters counters = world.consumer->counters();
     QCOMPARE(counters.bad_owner, std::uint64_t(what == "owner"));

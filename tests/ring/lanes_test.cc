@@ -38,7 +38,7 @@ class LanesTest : public QObject {
     const SendResult full = SendOnce(*producer, 1, 3, 1500);
     QCOMPARE(full.outcome, SendOutcome::kBusy);
     QVERIFY(!full.reconnect);
-    QCOMPARE(ReasonOf(full.detail), std::string("RING_FULL"));
+    QCOMPARE(Reason(full.detail), std::string("RING_FULL"));
     QCOMPARE(names->Take(), std::string("head.read"));
     world.Drain();
     // Its knowledge of the room was old, so it reads the head. The same chain writes a PAD, too.
@@ -176,13 +176,13 @@ class LanesTest : public QObject {
       QVERIFY(producer != nullptr);
       QVERIFY(Ok(SendOnce(*producer, 1, id, 10)));
     }
-    QCOMPARE(ReasonOf(world.Enroll(1, process).status()), std::string("TOO_MANY_OWNERS"));
+    QCOMPARE(Reason(world.Enroll(1, process).status()), std::string("TOO_MANY_OWNERS"));
     world.Drain();
     QCOMPARE(world.received.size(), std::size_t{3});
     QVERIFY(world.Enroll(1, process).ok());
     auto& other = world.NewProcess();
     QVERIFY(world.Enroll(2, other).ok());
-    QCOMPARE(ReasonOf(world.Enroll(3, other).status()), std::string("TOO_MANY_OWNERS"));
+    QCOMPARE(Reason(world.Enroll(3, other).status()), std::string("TOO_MANY_OWNERS"));
     world.board->Kill(other.self());
     world.clock.Advance(std::chrono::seconds(1));
     world.consumer->Tick(world.clock.Now());
@@ -245,10 +245,10 @@ class LanesTest : public QObject {
     std::string bytes = enrolled->grant.Serialize();
     bytes[8] = static_cast<char>(bytes[8] + 1);
     const absl::Status status = ProducerGrant::Parse(bytes).status();
-    QCOMPARE(ReasonOf(status), std::string("PROTOCOL_VERSION"));
+    QCOMPARE(Reason(status), std::string("PROTOCOL_VERSION"));
     ProducerGrant other = enrolled->grant;
     other.shape = static_cast<Shape>(7);
-    QCOMPARE(ReasonOf(ProducerGrant::Parse(other.Serialize()).status()),
+    QCOMPARE(Reason(ProducerGrant::Parse(other.Serialize()).status()),
              std::string("MALFORMED_GRANT"));
   }
 

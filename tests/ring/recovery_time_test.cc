@@ -27,7 +27,7 @@ constexpr std::uint64_t kOther = 2;
 constexpr std::size_t kBytes = 64;
 
 /// The memory that all processes of a run share.
-struct Board {
+struct RecoveryBoard {
   std::array<std::atomic<std::uint64_t>, 3> incarnation;
   std::array<std::atomic<std::uint64_t>, 3> acknowledged;
   std::array<std::atomic<std::uint64_t>, 3> attempted;
@@ -46,7 +46,7 @@ std::int64_t NowNs() { return base::SystemClock().Now().time_since_epoch().count
 /// Raises `signal` once, in front of operation `op` after Arm().
 class SignalAt final : public fabric::FaultPolicy {
  public:
-  SignalAt(Board* board, int signal, std::uint64_t op)
+  SignalAt(RecoveryBoard* board, int signal, std::uint64_t op)
       : board_(board), signal_(signal), left_(op) {}
   void Arm() { armed_ = true; }
   fabric::Fault Before(const fabric::FaultPoint&) override {
@@ -58,7 +58,7 @@ class SignalAt final : public fabric::FaultPolicy {
   }
 
  private:
-  Board* const board_;
+  RecoveryBoard* const board_;
   const int signal_;
   std::uint64_t left_;
   bool armed_ = false;
@@ -66,7 +66,7 @@ class SignalAt final : public fabric::FaultPolicy {
 
 /// Sends message acknowledged + 1 until it is acknowledged, and reconnects when told to.
 void SendNext(int fd, fabric::Fabric& fabric, std::unique_ptr<Producer>& producer, std::uint64_t id,
-              Board* board) {
+              RecoveryBoard* board) {
   const std::uint64_t message = board->acknowledged[id].load() + 1;
   board->attempted[id].store(message);
   const auto bytes = Content(id, message, kBytes);
@@ -86,7 +86,7 @@ void SendNext(int fd, fabric::Fabric& fabric, std::unique_ptr<Producer>& produce
 }
 
 /// One life of the victim: it finishes the send of its predecessor, and then meets the signal.
-void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uint64_t op) {
+void BeVictim(int fd, const std::string& uri, RecoveryBoard* board, int signal, std::uint64_t op) {
   auto shm = *fabric::Fabric::Open(uri);
   auto policy = std::make_shared<SignalAt>(board, signal, op);
   fabric::FaultyFabric fabric(*shm, std::make_shared<fabric::FaultBoard>(), fabric::SelfIdentity(),
@@ -103,7 +103,7 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
 }
 
 /// Sends forever, and notes when a send got through after a signal.
-[[noreturn]] void BeOther(int fd, const std::string& uri, Board* board) {
+[[noreturn]] void BeOther(int fd, const std::string& uri, RecoveryBoard* board) {
   auto fabric = *fabric::Fabric::Open(uri);
   std::unique_ptr<Producer> producer;
   while (true) {
@@ -118,8 +118,8 @@ void BeVictim(int fd, const std::string& uri, Board* board, int signal, std::uin
 }
 
 /// Consumes, recovers and enrolls. sockets[i] leads to the process of producer i + 1.
-[[noreturn]] void BeConsumer(const std::string& uri, const ConsumerOptions& options, Board* board,
-                             std::array<int, 2> sockets) {
+[[noreturn]] void BeConsumer(const std::string& uri, const ConsumerOptions& options,
+                             RecoveryBoard* board, std::array<int, 2> sockets) {
   auto fabric = *fabric::Fabric::Open(uri);
   auto consumer = *Consumer::Create(*fabric, options);
   const RecoveryRunner recovery(*consumer);
@@ -252,7 +252,7 @@ class RecoveryTimeTest : public QObject {
     const std::uint64_t operations = OperationCount();
     const std::string cluster = "strike-" + std::to_string(getpid());
     const std::string uri = "shm://" + cluster;
-    Board* board = NewShared<Board>();
+    RecoveryBoard* board = NewShared<RecoveryBoard>();
     // The victims run one after the other and share a socket.
     std::array<int, 2> victims{};
     std::array<int, 2> others{};

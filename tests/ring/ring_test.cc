@@ -44,8 +44,8 @@ class RingTest : public QObject {
     World world(SmallRing());
     auto producer = world.Connect(1, world.NewProcess());
     QCOMPARE(producer->max_message_bytes(), std::uint64_t{2048});
-    QCOMPARE(ReasonOf(SendOnce(*producer, 1, 1, 2049).detail), std::string("MESSAGE_TOO_LARGE"));
-    QCOMPARE(ReasonOf(SendOnce(*producer, 1, 1, 0).detail), std::string("EMPTY_MESSAGE"));
+    QCOMPARE(Reason(SendOnce(*producer, 1, 1, 2049).detail), std::string("MESSAGE_TOO_LARGE"));
+    QCOMPARE(Reason(SendOnce(*producer, 1, 1, 0).detail), std::string("EMPTY_MESSAGE"));
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 2048)));
     QCOMPARE(producer->channel_counters().chains, std::uint64_t{2});
   }
@@ -66,7 +66,7 @@ class RingTest : public QObject {
     const SendResult full = SendOnce(*producer, 1, ++id, size);
     QCOMPARE(full.outcome, SendOutcome::kBusy);
     QVERIFY(!full.reconnect);
-    QCOMPARE(ReasonOf(full.detail), std::string("RING_FULL"));
+    QCOMPARE(Reason(full.detail), std::string("RING_FULL"));
     QCOMPARE(producer->counters().busy_full, std::uint64_t{1});
     // Released out of order: room comes back only with the oldest.
     auto first = world.consumer->Poll();
@@ -165,7 +165,7 @@ class RingTest : public QObject {
     options.max_producers = 2;
     World world(options);
     const auto ask = [&](std::uint64_t id, std::uint64_t incarnation, fabric::Fabric& who) {
-      return ReasonOf(EnrollWith(*world.consumer, who, id, incarnation).status());
+      return Reason(EnrollWith(*world.consumer, who, id, incarnation).status());
     };
     auto& process = world.NewProcess();
     QCOMPARE(ask(1, 5, process), std::string());
@@ -180,7 +180,7 @@ class RingTest : public QObject {
     auto& third = world.NewProcess();
     QCOMPARE(ask(3, 1, third), std::string("TOO_MANY_OWNERS"));
     QVERIFY(world.consumer->Dismiss(ProducerId(2), Incarnation(1)).ok());
-    QCOMPARE(ReasonOf(world.consumer->Dismiss(ProducerId(9), Incarnation(1))),
+    QCOMPARE(Reason(world.consumer->Dismiss(ProducerId(9), Incarnation(1))),
              std::string("UNKNOWN_PRODUCER"));
     QCOMPARE(ask(3, 1, third), std::string());
     world.board->Kill(third.self());
@@ -200,7 +200,7 @@ class RingTest : public QObject {
     auto silent = world.Connect(1, world.NewProcess());
     auto busy = world.Connect(2, world.NewProcess());
     auto& third = world.NewProcess();
-    QCOMPARE(ReasonOf(world.Enroll(3, third).status()), std::string("TOO_MANY_OWNERS"));
+    QCOMPARE(Reason(world.Enroll(3, third).status()), std::string("TOO_MANY_OWNERS"));
     world.Advance(2 * base::Scaled(std::chrono::minutes(1)), std::chrono::seconds(1));
     QVERIFY(Ok(SendOnce(*busy, 2, 1, 10)));
     world.Advance(std::chrono::seconds(2), std::chrono::seconds(1));
@@ -228,7 +228,7 @@ class RingTest : public QObject {
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
     producer.reset();
     QVERIFY(world.consumer->Dismiss(ProducerId(1), Incarnation(1)).ok());
-    QCOMPARE(ReasonOf(world.consumer->Dismiss(ProducerId(1), Incarnation(1))),
+    QCOMPARE(Reason(world.consumer->Dismiss(ProducerId(1), Incarnation(1))),
              std::string("UNKNOWN_PRODUCER"));
     for (int i = 0; i < 5; ++i) {
       world.clock.Advance(std::chrono::seconds(1));
@@ -266,7 +266,7 @@ class RingTest : public QObject {
   void Create_RefusesOptionsOutOfBounds() {
     World world(SmallRing());
     const auto create = [&](const ConsumerOptions& options) {
-      return ReasonOf(Consumer::Create(world.fabric, options).status());
+      return Reason(Consumer::Create(world.fabric, options).status());
     };
     ConsumerOptions options = SmallRing();
     options.slots = 2;

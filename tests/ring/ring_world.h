@@ -24,6 +24,7 @@
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/layout.h"
 #include "cluster/ring/producer.h"
+#include "tests/reason.h"
 
 namespace onepiece::ring {
 
@@ -58,8 +59,6 @@ inline std::vector<Piece> Cut(std::span<const std::byte> bytes) {
   }
   return pieces;
 }
-
-inline std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
 
 /// A message as it came out of the ring.
 struct Received {

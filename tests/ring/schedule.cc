@@ -16,7 +16,7 @@
 namespace onepiece::ring {
 namespace {
 
-constexpr std::uint64_t kFiller = 9;
+constexpr std::uint64_t kScheduleFiller = 9;
 constexpr std::size_t kSizes[] = {1, 64, 200, 600, 1024, 1500, 2048};
 constexpr std::uint32_t kFaultRates[] = {0, 10, 40, 100};  // Faults in a thousand operations.
 constexpr int kRandomSteps = 160;
@@ -210,18 +210,18 @@ void Schedule::SetHooks() {
 // Brings the ring into a state: somewhere in a lap, with messages that wait.
 void Schedule::Prefill() {
   fabric::FaultyFabric process(sim_, board_, board_->NewProcess(), nullptr);
-  auto enrolled = *EnrollWith(*consumer_, process, kFiller, 1);
+  auto enrolled = *EnrollWith(*consumer_, process, kScheduleFiller, 1);
   auto producer = *Producer::Connect(*enrolled.dialer, enrolled.grant, {}, clock_);
   std::uint64_t id = 0;
   const std::uint32_t steps = choices_.Draw(6);
   for (std::uint32_t i = 0; i < steps; ++i) {
-    ONEPIECE_CHECK(SendOnce(*producer, kFiller, ++id, 1024).outcome == SendOutcome::kOk);
+    ONEPIECE_CHECK(SendOnce(*producer, kScheduleFiller, ++id, 1024).outcome == SendOutcome::kOk);
     while (auto delivery = consumer_->Poll()) Take(*delivery);
   }
   const std::uint32_t waiting = choices_.Draw(options_.slots);
   for (std::uint32_t i = 0; i < waiting; ++i) {
     // When the ring is full, no more messages can wait.
-    if (SendOnce(*producer, kFiller, ++id, 512).outcome != SendOutcome::kOk) break;
+    if (SendOnce(*producer, kScheduleFiller, ++id, 512).outcome != SendOutcome::kOk) break;
   }
 }
 
@@ -262,9 +262,9 @@ void Schedule::Judge(Sender& sender, const SendResult& result) {
                        : result.outcome == SendOutcome::kBusy ? "BUSY"
                                                               : "UNKNOWN";
     Trace("p" + std::to_string(sender.id) + ": message " + std::to_string(sender.acknowledged + 1) +
-          " " + text + " " + ReasonOf(result.detail));
+          " " + text + " " + Reason(result.detail));
   }
-  if (ReasonOf(result.detail) != "RING_FULL" || !shared()) return;
+  if (Reason(result.detail) != "RING_FULL" || !shared()) return;
   const auto memory = sim_.newest();
   const auto tail =
       DecodeTail(std::span(memory->words).subspan(kTailOffset / 8).first<kTailWords>());
@@ -323,7 +323,7 @@ void Schedule::Take(Delivery& delivery) {
   const absl::Status status = delivery.CopyTo(bytes);
   if (tracing_) {
     Trace("consumer: message " + std::to_string(got.id) + " of p" + std::to_string(got.producer) +
-          (status.ok() ? "" : " " + ReasonOf(status)));
+          (status.ok() ? "" : " " + Reason(status)));
   }
   if (!status.ok()) {
     Violate("a committed message does not have its checksum");

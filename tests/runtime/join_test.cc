@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cluster/base/status.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::runtime {
@@ -30,8 +31,6 @@ WorkItem Part(const base::Uid& uid, const std::string& from, std::uint32_t attem
   item.message.artifacts = {message::BytesArtifact(from + "_embeddings", "", bytes)};
   return item;
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 bool All(const message::Header&) { return true; }
 

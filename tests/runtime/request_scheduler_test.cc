@@ -21,8 +21,8 @@ WorkItem Item(const base::Uid& uid, int priority = 0, std::uint32_t attempt = 0)
   return item;
 }
 
-struct Fixture {
-  explicit Fixture(std::size_t max_queued = 64)
+struct SchedulerFixture {
+  explicit SchedulerFixture(std::size_t max_queued = 64)
       : scheduler({.max_queued = max_queued, .max_queued_bytes = 1 << 20, .remembered = 8},
                   std::make_unique<IndividualMode>(), clock) {}
   std::optional<WorkItem> Pop() { return scheduler.Pop({}, clock.Now()); }
@@ -37,7 +37,7 @@ class RequestSchedulerTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Pop_PrefersPriorityThenArrival() {
-    Fixture f;
+    SchedulerFixture f;
     const auto first = base::Uid::GenerateRandom();
     const auto second = base::Uid::GenerateRandom();
     const auto urgent = base::Uid::GenerateRandom();
@@ -51,7 +51,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Pop_AnAppThatFloodsLeavesTheOtherItsShare() {
-    Fixture f(1000);
+    SchedulerFixture f(1000);
     const auto push = [&](const std::string& app) {
       WorkItem item = Item(base::Uid::GenerateRandom());
       item.message.header.app = app;
@@ -72,7 +72,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Pop_SeveralWorkers_ShareBeforeAnythingHasEnded() {
-    Fixture f(1000);
+    SchedulerFixture f(1000);
     const auto push = [&](const std::string& app) {
       WorkItem item = Item(base::Uid::GenerateRandom());
       item.message.header.app = app;
@@ -96,7 +96,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Pop_IdleTimeGivesNoCredit() {
-    Fixture f(1000);
+    SchedulerFixture f(1000);
     const auto push = [&](const std::string& app) {
       WorkItem item = Item(base::Uid::GenerateRandom());
       item.message.header.app = app;
@@ -118,7 +118,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Take_AndReturn_ForWorkThatMayGoElsewhere() {
-    Fixture f;
+    SchedulerFixture f;
     const auto uid = base::Uid::GenerateRandom();
     (void)f.scheduler.Push(Item(uid));
     auto taken = f.scheduler.Take();
@@ -138,7 +138,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Return_ASingleBranchWaitsForTheOthers() {
-    Fixture f;
+    SchedulerFixture f;
     const std::vector<std::string> both = {"text", "image"};
     const auto uid = base::Uid::GenerateRandom();
     const auto part = [&](const std::string& from) {
@@ -179,7 +179,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Push_DropsASecondCopyEvenAfterTheFirstWasTaken() {
-    Fixture f;
+    SchedulerFixture f;
     const auto uid = base::Uid::GenerateRandom();
     QVERIFY(*f.scheduler.Push(Item(uid)) == PushResult::kQueued);
     QVERIFY(f.Pop().has_value());
@@ -189,7 +189,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Cancel_RemovesQueuedWorkAndRefusesLaterWork() {
-    Fixture f;
+    SchedulerFixture f;
     const auto uid = base::Uid::GenerateRandom();
     const auto other = base::Uid::GenerateRandom();
     (void)f.scheduler.Push(Item(uid));
@@ -202,7 +202,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Memory_IsBounded() {
-    Fixture f;
+    SchedulerFixture f;
     const auto first = base::Uid::GenerateRandom();
     f.scheduler.Cancel(first);
     for (int i = 0; i < 8; ++i) f.scheduler.Cancel(base::Uid::GenerateRandom());
@@ -210,7 +210,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void WaitForRoom_EndsWhenAnItemIsTaken() {
-    Fixture f(1);
+    SchedulerFixture f(1);
     (void)f.scheduler.Push(Item(base::Uid::GenerateRandom()));
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
     std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSoon); });
@@ -231,7 +231,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Push_TellsTheStagesThatMadeItApart() {
-    Fixture f;
+    SchedulerFixture f;
     const auto uid = base::Uid::GenerateRandom();
     WorkItem text = Item(uid), image = Item(uid);
     text.message.header.from = "text";
@@ -242,7 +242,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Push_HoldsABranchUntilTheOthersCome() {
-    Fixture f(1);
+    SchedulerFixture f(1);
     const std::vector<std::string> both = {"text", "image"};
     const auto part = [](const base::Uid& uid, const std::string& from) {
       WorkItem item = Item(uid);
@@ -275,7 +275,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Close_GivesBackWhatIsQueuedAndCancelsTheRest() {
-    Fixture f;
+    SchedulerFixture f;
     const auto uid = base::Uid::GenerateRandom();
     (void)f.scheduler.Push(Item(uid));
     const auto left = f.scheduler.Close();
@@ -287,7 +287,7 @@ class RequestSchedulerTest : public QObject {
   }
 
   void Pop_EndsWhenStopped() {
-    Fixture f;
+    SchedulerFixture f;
     std::stop_source stop;
     std::jthread stopper([&] { stop.request_stop(); });
     QVERIFY(!f.scheduler.Pop(stop.get_token(), f.clock.Now() + kSoon).has_value());

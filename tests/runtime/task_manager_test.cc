@@ -118,8 +118,8 @@ class Recorder final : public WorkEvents {
   std::vector<FinishedWork> finished_ ABSL_GUARDED_BY(mutex_);
 };
 
-struct Fixture {
-  explicit Fixture(std::int64_t parked_bytes = 0) : budget(parked_bytes) {}
+struct TasksFixture {
+  explicit TasksFixture(std::int64_t parked_bytes = 0) : budget(parked_bytes) {}
   TaskManager::StageSource Source() {
     return [this](const std::string& plugin,
                   const std::string&) -> absl::StatusOr<std::unique_ptr<sdk::Stage>> {
@@ -203,7 +203,7 @@ class TaskManagerTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Assign_LoadsServesAndUnloads() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Echo());
     QVERIFY(f.WaitFor(TaskState::kServing));
     (void)f.scheduler.Push(f.Item());
@@ -217,7 +217,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Assign_SameAgainChangesNothing() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Echo());
     QVERIFY(f.WaitFor(TaskState::kServing));
     f.manager.Assign(Echo());
@@ -235,7 +235,7 @@ class TaskManagerTest : public QObject {
   void Assign_ReportsWhyLoadingFailed() {
     QFETCH(QString, plugin);
     QFETCH(QString, message);
-    Fixture f;
+    TasksFixture f;
     f.script.load = [](const auto&) { return absl::InvalidArgumentError("bad weights"); };
     f.manager.Assign(Echo(plugin.toStdString()));
     QVERIFY(f.WaitFor(TaskState::kFailed));
@@ -243,7 +243,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Assign_FailedLoad_IsTriedAgainLaterAndLater() {
-    Fixture f;
+    TasksFixture f;
     std::atomic<bool> good = false;
     f.script.load = [&](const auto&) {
       return good ? absl::OkStatus() : absl::UnavailableError("no such disk");
@@ -270,7 +270,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Assign_BackToAnEarlierStage_NeedsNoLoad() {
-    Fixture f(250);
+    TasksFixture f(250);
     const auto serve = [&](const std::string& model, std::uint64_t epoch) {
       StageAssignment next = Pool(epoch, {{"app", model}});
       next.load.threads = epoch % 2 == 1 ? 1 : 2;  // Another role: all workers end.
@@ -300,7 +300,7 @@ class TaskManagerTest : public QObject {
   void Parked_WeightsOfTheProcessCountOnce() {
     const QTemporaryDir folder;
     WriteFile(folder, std::string(1000, 'x'));
-    Fixture f(250);
+    TasksFixture f(250);
     f.script.process_weights = 100;
     StageAssignment wan = Pool(1, {{"app", folder.path().toStdString()}});
     wan.workers = 2;
@@ -314,7 +314,7 @@ class TaskManagerTest : public QObject {
   void Assign_FilesReplacedMeanwhile_LoadsThem() {
     const QTemporaryDir folder;
     WriteFile(folder, "old");
-    Fixture f(250);
+    TasksFixture f(250);
     const StageAssignment first = Pool(1, {{"app", folder.path().toStdString()}});
     f.manager.Assign(first);
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
@@ -333,7 +333,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_NoMemory_ParkedModelsMakeRoom() {
-    Fixture f(1000);
+    TasksFixture f(1000);
     f.manager.Assign(Pool(1, {{"app", "a"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     f.manager.Assign(Pool(2, {{"app", "b"}}));
@@ -351,7 +351,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Assign_WhileAJobIsComputed_CountsItUntilItEnds() {
-    Fixture f;
+    TasksFixture f;
     std::promise<void> began, go_on;
     f.script.run = [&](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
       f.clock.Advance(std::chrono::seconds(3));
@@ -380,7 +380,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Assign_NoMemory_ParkedModelsMakeRoom() {
-    Fixture f(1000);
+    TasksFixture f(1000);
     std::atomic<int> refusals = 1;
     f.script.load = [&](const sdk::LoadOptions& options) {
       const bool refused = options.model_dir == "b" && refusals-- > 0;
@@ -395,7 +395,7 @@ class TaskManagerTest : public QObject {
   }
 
   void NoProgress_IsTheTimeSinceTheLastStep() {
-    Fixture f;
+    TasksFixture f;
     std::promise<void> stepped, go_on;
     f.script.run =
         [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {
@@ -419,7 +419,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_StopsAtAStepBoundaryWhenCancelled() {
-    Fixture f;
+    TasksFixture f;
     std::promise<void> first_step;
     std::promise<void> go_on;
     f.script.run =
@@ -444,7 +444,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_RefusesWorkPastItsDeadline() {
-    Fixture f;
+    TasksFixture f;
     auto item = f.Item();
     f.clock.Advance(std::chrono::seconds(61));
     f.manager.Assign(Echo());
@@ -453,7 +453,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_GivesBackWorkOfAnotherStage() {
-    Fixture f;
+    TasksFixture f;
     auto item = f.Item();
     item.message.header.stage = "other";
     (void)f.scheduler.Push(std::move(item));
@@ -464,7 +464,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Pool_ComputesEachApplicationWithItsModel() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Pool(1, {{"one", "x"}, {"two", "y"}, {"three", "x"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     QCOMPARE(f.script.loads.load(), 2);  // One for each folder.
@@ -479,7 +479,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Pool_ServesTheOthersWhileOneIsLoaded() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Pool(1, {{"one", "x"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     std::promise<void> loading, open;
@@ -510,7 +510,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Pool_FinishesTheJobWhoseApplicationLeaves() {
-    Fixture f;
+    TasksFixture f;
     std::promise<void> inside, go_on;
     f.script.run = [&](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
       inside.set_value();
@@ -529,7 +529,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Pool_OneModelThatFailsHarmsNoOther() {
-    Fixture f;
+    TasksFixture f;
     std::atomic<bool> broken = true;
     f.script.load = [&](const sdk::LoadOptions& options) {
       return options.model_dir == "y" && broken ? absl::NotFoundError("no y") : absl::OkStatus();
@@ -548,7 +548,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Pool_ReplacedModelIsLoadedAnew() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Pool(1, {{"one", "x"}}));
     QVERIFY(f.WaitFor(TaskState::kServing, 1));
     f.manager.Assign(Pool(2, {{"one", "z"}}));
@@ -561,7 +561,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Load_GetsThePrecision() {
-    Fixture f;
+    TasksFixture f;
     std::promise<std::string> seen;
     f.script.load = [&](const sdk::LoadOptions& options) {
       seen.set_value(options.precision);
@@ -574,7 +574,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Metrics_AddUpWorkersAndCountTheProcessOnce() {
-    Fixture f;
+    TasksFixture f;
     const auto numbers = [&] {
       std::map<std::string, double> values;
       for (const auto& metric : f.manager.Metrics()) values[metric.name] = metric.value;
@@ -599,7 +599,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_TurnsBadWorkIntoAStatus() {
-    Fixture f;
+    TasksFixture f;
     f.manager.Assign(Echo());
     (void)f.scheduler.Push(f.Item(/*with_input=*/false));
     QCOMPARE(base::GetReason(f.events.Next().outputs.status()).reason,
@@ -607,7 +607,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Run_SurvivesAStageThatThrowsOrForgetsItsOutput() {
-    Fixture f;
+    TasksFixture f;
     f.script.run = [](sdk::StageContext&) -> absl::StatusOr<std::vector<message::Artifact>> {
       throw std::runtime_error("boom");
     };
@@ -621,7 +621,7 @@ class TaskManagerTest : public QObject {
   }
 
   void Workers_ShareTheQueue() {
-    Fixture f;
+    TasksFixture f;
     std::promise<void> both;
     std::atomic<int> inside = 0;
     const auto wait = both.get_future().share();
@@ -695,7 +695,7 @@ class TaskManagerTest : public QObject {
   }
 
   void FusedWorkflow_PassesOutputsOnAndReportsStages() {
-    Fixture f;
+    TasksFixture f;
     int calls = 0;
     f.script.run =
         [&](sdk::StageContext& context) -> absl::StatusOr<std::vector<message::Artifact>> {

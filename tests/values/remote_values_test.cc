@@ -11,6 +11,7 @@
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "tests/database/database_cluster.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::values {
@@ -20,7 +21,6 @@ using namespace std::chrono_literals;
 using database::DatabaseCluster;
 using database::Eventually;
 
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 base::MonotonicTime Soon() { return base::SystemClock().Now() + base::Scaled(20s); }
 
 message::Message Result(const std::vector<std::string>& values) {

@@ -12,6 +12,7 @@
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
 
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kMiB = 1024 * kKiB;
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 void Fill(const Slabs::Slab& slab, std::uint8_t value) {
   std::memset(slab.bytes.data(), value, slab.bytes.size());

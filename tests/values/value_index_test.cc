@@ -7,12 +7,11 @@
 #include <thread>
 
 #include "cluster/base/status.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::values {
 namespace {
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 ValueKey MakeKey(std::uint32_t n) {
   std::array<std::uint8_t, 16> bytes{};

@@ -11,6 +11,7 @@
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -18,9 +19,7 @@ namespace {
 
 using Artifacts = std::vector<sdk::Artifact>;
 
-const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
-
-message::Message Job(bool image) {
+message::Message FusedJob(bool image) {
   message::Message job;
   job.header.uid = base::Uid::GenerateRandom();
   job.header.deadline = base::SystemClock().WallNow() + std::chrono::hours(1);
@@ -47,7 +46,7 @@ std::unique_ptr<sdk::Stage> Fused(bool image) {
 
 /// Runs the job through the stages of the workflow, each in an object of its own.
 absl::StatusOr<Artifacts> RunOneByOne(bool image) {
-  message::Message job = Job(image);
+  message::Message job = FusedJob(image);
   const auto text = Loaded(MakeTextEncodeStage(), image);
   ONEPIECE_ASSIGN_OR_RETURN(Artifacts joined, runtime::RunStage(*text, job, {}));
   if (image) {
@@ -85,7 +84,7 @@ class FusedStageTest : public QObject {
     const auto expected = RunOneByOne(image);
     QVERIFY2(expected.ok(), expected.status().ToString().c_str());
     const auto fused = Fused(image);
-    const auto outputs = runtime::RunStage(*fused, Job(image), {});
+    const auto outputs = runtime::RunStage(*fused, FusedJob(image), {});
     QVERIFY2(outputs.ok(), outputs.status().ToString().c_str());
     QVERIFY(message::FindArtifact(*outputs, "frames_sha256") != nullptr);
     QVERIFY(SameBytes(*outputs, *expected));
@@ -99,7 +98,7 @@ class FusedStageTest : public QObject {
                                            seen.push_back(step);
                                            total = steps;
                                          }};
-    QVERIFY(runtime::RunStage(*fused, Job(false), options).ok());
+    QVERIFY(runtime::RunStage(*fused, FusedJob(false), options).ok());
     QCOMPARE(total, 6);  // Text, four steps of the diffusion, frames.
     QVERIFY(std::ranges::is_sorted(seen));
     QCOMPARE(seen.front(), 1);
@@ -111,14 +110,14 @@ class FusedStageTest : public QObject {
     int last = 0;
     const runtime::RunOptions options = {.cancelled = [&] { return last == 3; },
                                          .progress = [&](int step, int) { last = step; }};
-    QVERIFY(absl::IsCancelled(runtime::RunStage(*fused, Job(false), options).status()));
+    QVERIFY(absl::IsCancelled(runtime::RunStage(*fused, FusedJob(false), options).status()));
     QCOMPARE(last, 3);
   }
 
   void Run_GoesOnElsewhere() {
     const auto fused = Fused(false);
-    const auto whole = runtime::RunStage(*fused, Job(false), {});
-    message::Message job = Job(false);
+    const auto whole = runtime::RunStage(*fused, FusedJob(false), {});
+    message::Message job = FusedJob(false);
     Artifacts saved;
     const runtime::RunOptions options = {.cancelled = {},
                                          .progress = {},

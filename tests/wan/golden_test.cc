@@ -7,15 +7,12 @@
 #include "cluster/base/status.h"
 #include "stages/wan/verify_component.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
 
-constexpr double kTolerance = 1e-4;
-
-std::string Golden(const std::string& name) {
-  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
-}
+constexpr double kGoldenTolerance = 1e-4;
 
 }  // namespace
 
@@ -35,14 +32,14 @@ class GoldenTest : public QObject {
   }
   void VerifyComponent_ReproducesTheReference() {
     QFETCH(int, outputs);
-    const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kTolerance, 1);
+    const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kGoldenTolerance, 1);
     QVERIFY2(report.ok(), base::Message(report.status()).c_str());
     QCOMPARE(report->total, outputs);
     QVERIFY(report->skipped.empty());
     for (const auto& output : report->outputs) {
       qInfo("%s %s: relative error %.2e", report->component.c_str(), output.name.c_str(),
             output.error);
-      QVERIFY2(output.error <= kTolerance, output.name.c_str());
+      QVERIFY2(output.error <= kGoldenTolerance, output.name.c_str());
     }
     QVERIFY(report->ok());
   }
@@ -50,7 +47,8 @@ class GoldenTest : public QObject {
   void VerifyComponent_OnAGpuToo_data() { VerifyComponent_ReproducesTheReference_data(); }
   // If LibTorch sees no GPU, the error says so.
   void VerifyComponent_OnAGpuToo() {
-    const auto report = VerifyComponent(Golden(QTest::currentDataTag()), kTolerance, 1, "cuda:0");
+    const auto report =
+        VerifyComponent(Golden(QTest::currentDataTag()), kGoldenTolerance, 1, "cuda:0");
     if (!at::hasCUDA()) {
       QCOMPARE(base::GetReason(report.status()).reason, std::string("NO_CUDA"));
       return;

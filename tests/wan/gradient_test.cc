@@ -9,14 +9,13 @@
 #include "stages/wan/generation.h"
 #include "stages/wan/transformer_3d.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
 
-const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
-
-struct Model {
-  explicit Model(const std::string& name) {
+struct TrainedModel {
+  explicit TrainedModel(const std::string& name) {
     auto loaded =
         WanTransformer::Load(kModels + "/" + name + "/transformer", at::kCPU, at::kFloat,
                              [&](const std::string& weight_name, const at::Tensor& weight) {
@@ -53,7 +52,7 @@ class GradientTest : public QObject {
   void Forward_SameNumbersWithAndWithoutGradients_data() { Models(); }
   void Forward_SameNumbersWithAndWithoutGradients() {
     QFETCH(QString, model);
-    const Model m(model.toStdString());
+    const TrainedModel m(model.toStdString());
     const at::Tensor recorded = m.Predict();
     QVERIFY(recorded.requires_grad());
     const at::NoGradGuard guard;
@@ -66,7 +65,7 @@ class GradientTest : public QObject {
   void Backward_GivesTheSlopeOfEveryWeight_data() { Models(); }
   void Backward_GivesTheSlopeOfEveryWeight() {
     QFETCH(QString, model);
-    Model m(model.toStdString());
+    TrainedModel m(model.toStdString());
     m.Loss().backward();
     for (auto& [name, weight] : m.weights) {
       QVERIFY2(weight.grad().defined(), name.c_str());

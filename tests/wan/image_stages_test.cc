@@ -9,7 +9,9 @@
 #include "cluster/media/media.h"
 #include "stages/tensor/torch_convert.h"
 #include "stages/wan/stages.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -17,9 +19,7 @@ namespace {
 
 using Artifacts = std::vector<sdk::Artifact>;
 
-const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
-
-sdk::Parameters Job(const char* prompt) { return ClipOf(prompt, 5, "png"); }
+sdk::Parameters ImageJob(const char* prompt) { return ClipOf(prompt, 5, "png"); }
 
 /// Returns the first frame of a recorded clip, U8 [64, 64, 3].
 at::Tensor RecordedImage(const std::string& reference) {
@@ -50,8 +50,6 @@ double RedCentre(const at::Tensor& frame) {
   return ((red * columns).sum() / red.sum()).item<double>();
 }
 
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
-
 }  // namespace
 
 class ImageStagesTest : public QObject {
@@ -67,7 +65,7 @@ class ImageStagesTest : public QObject {
 
   void Run_StartsFromTheImageAndMovesAsPrompted() {
     const at::Tensor image = RecordedImage("i2v_0");
-    TestContext context(Job("a red circle moving right"));
+    TestContext context(ImageJob("a red circle moving right"));
     const Artifacts joined = Conditioning(context, {Png("image", image)});
     const auto latents = diffusion_->Run(context, joined);
     QVERIFY2(latents.ok(), base::Message(latents.status()).c_str());
@@ -81,7 +79,7 @@ class ImageStagesTest : public QObject {
   }
 
   void Run_TakesImagesOfAnySize() {
-    sdk::Parameters parameters = Job("a red circle");
+    sdk::Parameters parameters = ImageJob("a red circle");
     parameters["steps"] = std::int64_t{1};
     parameters["width"] = std::int64_t{80};
     parameters["height"] = std::int64_t{48};
@@ -97,7 +95,7 @@ class ImageStagesTest : public QObject {
   }
 
   void TextEncode_LooksAtAnImageOnlyWhenThereIsOne() {
-    TestContext without(Job("a star")), with(Job("a star"));
+    TestContext without(ImageJob("a star")), with(ImageJob("a star"));
     QCOMPARE(text_->Run(without, {})->size(), std::size_t{2});
     const auto outputs = text_->Run(with, {Png("image", RecordedImage("i2v_1"))});
     QVERIFY2(outputs.ok(), base::Message(outputs.status()).c_str());
@@ -107,7 +105,7 @@ class ImageStagesTest : public QObject {
   }
 
   void Run_RefusesWhatIsNoImage() {
-    TestContext context(Job("a star"));
+    TestContext context(ImageJob("a star"));
     const sdk::Artifact good = Png("image", RecordedImage("i2v_1"));
     sdk::Artifact bad = good;
     bad.media_type = "video/mp4";
@@ -122,7 +120,7 @@ class ImageStagesTest : public QObject {
     QCOMPARE(status.code(), absl::StatusCode::kInvalidArgument);
     QVERIFY2(base::Message(status).find("image") != std::string::npos,
              base::Message(status).c_str());
-    sdk::Parameters still = Job("a star");
+    sdk::Parameters still = ImageJob("a star");
     still["num_frames"] = std::int64_t{1};
     TestContext one_frame(still);
     bad = good;
@@ -131,7 +129,7 @@ class ImageStagesTest : public QObject {
   }
 
   void Diffusion_SaysWhichConditioningDoesNotFit() {
-    sdk::Parameters parameters = Job("a star");
+    sdk::Parameters parameters = ImageJob("a star");
     parameters["steps"] = std::int64_t{1};
     TestContext context(parameters);
     const sdk::Artifact image = Png("image", RecordedImage("i2v_1"));

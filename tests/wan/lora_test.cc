@@ -18,6 +18,7 @@
 #include "stages/wan/merged_transformers.h"
 #include "stages/wan/stages.h"
 #include "stages/wan/transformer_3d.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::wan {
@@ -83,8 +84,6 @@ at::Tensor Compute(const WanTransformer& transformer) {
 double Distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 

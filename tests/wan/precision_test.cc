@@ -9,18 +9,15 @@
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
 
 // BF16 keeps 8 bits. Each rounding costs up to 0.4 %, and several add up.
-constexpr double kTolerance = 0.03;
+constexpr double kPrecisionTolerance = 0.03;
 // T5 does not scale its scores, so the exponential magnifies their rounding.
 constexpr double kEncoderTolerance = 0.15;
-
-std::string Golden(const std::string& name) {
-  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
-}
 
 at::Tensor Recorded(const std::string& golden, const std::string& name) {
   const auto file = tensor::SafetensorsFile::Open(Golden(golden) + "/io.safetensors").value();
@@ -61,7 +58,7 @@ class PrecisionTest : public QObject {
     QCOMPARE(sample->scalar_type(), at::kFloat);
     const double error = Error(*sample, Recorded(golden, "sample"));
     qInfo("relative error %.2e", error);
-    QVERIFY2(error < kTolerance, std::to_string(error).c_str());
+    QVERIFY2(error < kPrecisionTolerance, std::to_string(error).c_str());
     QVERIFY(error > 1e-5);  // Otherwise it did not compute in BF16.
   }
 

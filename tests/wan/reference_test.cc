@@ -7,12 +7,10 @@
 #include "stages/wan/generation.h"
 #include "stages/wan/verify_reference.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
-
-const std::string kModels = ONEPIECE_SOURCE_DIR "/resources/models";
-const std::string kModel = kModels + "/tiny-wan-t2v";
 
 std::string Reference(const char* name) { return kModels + "/reference/" + name + ".safetensors"; }
 
@@ -55,21 +53,21 @@ class ReferenceTest : public QObject {
     QFile changed(dir.filePath("changed.safetensors"));
     QVERIFY(changed.open(QIODevice::WriteOnly) && changed.write(bytes) == bytes.size());
     changed.close();
-    const auto report = VerifyReference(kModel, changed.fileName().toStdString(), 1);
+    const auto report = VerifyReference(kTinyModel, changed.fileName().toStdString(), 1);
     QVERIFY2(report.ok(), report.status().ToString().c_str());
     QCOMPARE(report->outputs.size(), std::size_t{11});
     QVERIFY(!report->ok());
   }
 
   void VerifyReference_ImageToVideoNeedsAModelForIt() {
-    QCOMPARE(VerifyReference(kModel, Reference("i2v_0"), 1).status().code(),
+    QCOMPARE(VerifyReference(kTinyModel, Reference("i2v_0"), 1).status().code(),
              absl::StatusCode::kInvalidArgument);
     QCOMPARE(VerifyReference(kModels + "/tiny-wan-i2v", Reference("t2v_0"), 1).status().code(),
              absl::StatusCode::kInvalidArgument);
   }
 
   void EncodeCondition_MarksTheGivenFrames() {
-    const WanVae vae = *WanVae::Load(kModel + "/vae");
+    const WanVae vae = *WanVae::Load(kTinyModel + "/vae");
     const at::Tensor first = at::rand({1, 3, 16, 24}) * 2 - 1, last = at::rand({1, 3, 16, 24});
     const at::Tensor one = *EncodeCondition(vae, first, {}, 9);
     QCOMPARE(one.sizes().vec(), (std::vector<std::int64_t>{1, 20, 3, 2, 3}));
@@ -91,12 +89,13 @@ class ReferenceTest : public QObject {
   }
 
   void VerifyReference_SaysWhatIsWrong() {
-    QCOMPARE(VerifyReference(kModel, "/nonexistent.safetensors", 1).status().code(),
+    QCOMPARE(VerifyReference(kTinyModel, "/nonexistent.safetensors", 1).status().code(),
              absl::StatusCode::kNotFound);
     QCOMPARE(VerifyReference("/nonexistent", Reference("t2v_0"), 1).status().code(),
              absl::StatusCode::kNotFound);
     const absl::Status status =
-        VerifyReference(kModel, kModel + "/vae/diffusion_pytorch_model.safetensors", 1).status();
+        VerifyReference(kTinyModel, kTinyModel + "/vae/diffusion_pytorch_model.safetensors", 1)
+            .status();
     QCOMPARE(status.code(), absl::StatusCode::kInvalidArgument);
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_REFERENCE"));
   }

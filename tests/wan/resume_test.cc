@@ -12,7 +12,9 @@
 #include "cluster/message/message.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/wan/stages.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
@@ -20,10 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using Artifacts = std::vector<sdk::Artifact>;
 
-const char kModel[] = ONEPIECE_SOURCE_DIR "/resources/models/tiny-wan-t2v";
 constexpr std::int64_t kSteps = 6;
 
-message::Message Job() {
+message::Message ResumedJob() {
   message::Message job;
   job.header.uid = base::Uid::GenerateRandom();
   job.header.app = "tiny-wan-t2v";
@@ -78,12 +79,10 @@ Ran RunDiffusion(const std::string& model, const message::Message& job, int stop
   return ran;
 }
 
-bool SameBytes(const Artifacts& a, const Artifacts& b) {
+bool SameState(const Artifacts& a, const Artifacts& b) {
   return a.size() == 1 && b.size() == 1 && a[0].shape == b[0].shape &&
          a[0].data.text() == b[0].data.text();
 }
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 }  // namespace
 
@@ -93,7 +92,7 @@ class ResumeTest : public QObject {
   void initTestCase() {
     // The same model with the other scheduler.
     euler_ = folder_.path().toStdString();
-    for (const auto& entry : fs::directory_iterator(kModel)) {
+    for (const auto& entry : fs::directory_iterator(kTinyModel)) {
       if (entry.path().filename() != "scheduler")
         fs::create_symlink(entry.path(), fs::path(euler_) / entry.path().filename());
     }
@@ -102,8 +101,8 @@ class ResumeTest : public QObject {
         << "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"shift\": 3.0}";
 
     const auto text = MakeTextEncodeStage();
-    QVERIFY(text->Load({.model_dir = kModel, .threads = 1}).ok());
-    auto embeds = runtime::RunStage(*text, Job(), {});
+    QVERIFY(text->Load({.model_dir = kTinyModel, .threads = 1}).ok());
+    auto embeds = runtime::RunStage(*text, ResumedJob(), {});
     QVERIFY2(embeds.ok(), embeds.status().ToString().c_str());
     embeds_ = *std::move(embeds);
   }
@@ -120,8 +119,8 @@ class ResumeTest : public QObject {
   void Run_GoesOnBitForBit() {
     QFETCH(bool, euler);
     QFETCH(int, stop_after);
-    const std::string model = euler ? euler_ : kModel;
-    message::Message job = Job();
+    const std::string model = euler ? euler_ : kTinyModel;
+    message::Message job = ResumedJob();
     job.artifacts = embeds_;
     const Ran whole = RunDiffusion(model, job);
     QVERIFY2(whole.outputs.ok(), whole.outputs.status().ToString().c_str());
@@ -136,35 +135,35 @@ class ResumeTest : public QObject {
     const Ran second = RunDiffusion(model, rest);
     QVERIFY2(second.outputs.ok(), second.outputs.status().ToString().c_str());
     QCOMPARE(second.steps, static_cast<int>(kSteps) - stop_after);
-    QVERIFY(SameBytes(*whole.outputs, *second.outputs));
+    QVERIFY(SameState(*whole.outputs, *second.outputs));
   }
 
   void Run_GoesOnTwice() {
-    message::Message job = Job();
+    message::Message job = ResumedJob();
     job.artifacts = embeds_;
-    const Ran whole = RunDiffusion(kModel, job);
+    const Ran whole = RunDiffusion(kTinyModel, job);
     for (const int stop_after : {2, 4}) {
-      const Ran part = RunDiffusion(kModel, job, stop_after);
+      const Ran part = RunDiffusion(kTinyModel, job, stop_after);
       QCOMPARE(Reason(part.outputs.status()), std::string(runtime::kHandedOver));
       job.artifacts = embeds_;
       job.artifacts.insert(job.artifacts.end(), part.saved.begin(), part.saved.end());
     }
-    const Ran last = RunDiffusion(kModel, job);
+    const Ran last = RunDiffusion(kTinyModel, job);
     QVERIFY2(last.outputs.ok(), last.outputs.status().ToString().c_str());
-    QVERIFY(SameBytes(*whole.outputs, *last.outputs));
+    QVERIFY(SameState(*whole.outputs, *last.outputs));
   }
 
   void Run_RefusesTheStateOfAnotherJob() {
-    message::Message job = Job();
+    message::Message job = ResumedJob();
     job.artifacts = embeds_;
-    const Ran part = RunDiffusion(kModel, job, 2);
+    const Ran part = RunDiffusion(kTinyModel, job, 2);
     job.artifacts.insert(job.artifacts.end(), part.saved.begin(), part.saved.end());
     for (const auto& [name, value] :
          std::vector<std::pair<std::string, sdk::Parameters::mapped_type>>{
              {"seed", std::int64_t{4}}, {"steps", std::int64_t{7}}, {"guidance_scale", 4.0}}) {
       message::Message other = job;
       other.parameters[name] = value;
-      QCOMPARE(Reason(RunDiffusion(kModel, other).outputs.status()), std::string("BAD_STATE"));
+      QCOMPARE(Reason(RunDiffusion(kTinyModel, other).outputs.status()), std::string("BAD_STATE"));
     }
   }
 
@@ -177,9 +176,9 @@ class ResumeTest : public QObject {
   }
   void Run_RefusesADamagedState() {
     QFETCH(QString, artifact);
-    message::Message job = Job();
+    message::Message job = ResumedJob();
     job.artifacts = embeds_;
-    const Ran part = RunDiffusion(kModel, job, 2);
+    const Ran part = RunDiffusion(kTinyModel, job, 2);
     for (const bool missing : {false, true}) {
       if (missing && artifact == "state") continue;  // Without a state it is a job from the start.
       message::Message damaged = job;
@@ -190,7 +189,7 @@ class ResumeTest : public QObject {
         }
         damaged.artifacts.push_back(saved);
       }
-      const absl::Status status = RunDiffusion(kModel, damaged).outputs.status();
+      const absl::Status status = RunDiffusion(kTinyModel, damaged).outputs.status();
       QVERIFY2(absl::IsInvalidArgument(status), status.ToString().c_str());
     }
   }

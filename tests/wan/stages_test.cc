@@ -9,6 +9,7 @@
 #include "cluster/media/media.h"
 #include "stages/wan/family.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 #include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
@@ -16,9 +17,7 @@ namespace {
 
 using Artifacts = std::vector<sdk::Artifact>;
 
-const char kModel[] = ONEPIECE_SOURCE_DIR "/resources/models/tiny-wan-t2v";
-
-sdk::Parameters Job(const char* prompt) { return ClipOf(prompt, 3, "mp4"); }
+sdk::Parameters ClipJob(const char* prompt) { return ClipOf(prompt, 3, "mp4"); }
 
 std::string Sha(const Artifacts& artifacts) {
   const sdk::Artifact* sha = message::FindArtifact(artifacts, "frames_sha256");
@@ -45,13 +44,13 @@ class StagesTest : public QObject {
  private Q_SLOTS:
   void initTestCase() {
     for (auto* stage : {&text_, &diffusion_, &vae_}) {
-      const absl::Status status = (*stage)->Load({.model_dir = kModel, .threads = 1});
+      const absl::Status status = (*stage)->Load({.model_dir = kTinyModel, .threads = 1});
       QVERIFY2(status.ok(), status.ToString().c_str());
     }
   }
 
   void Run_MakesTheVideoThatThePromptSays() {
-    TestContext context(Job("a red circle moving right"));
+    TestContext context(ClipJob("a red circle moving right"));
     const Artifacts outputs = RunAll(context);
     const sdk::Artifact* video = message::FindArtifact(outputs, "video");
     QVERIFY(video != nullptr);
@@ -65,7 +64,7 @@ class StagesTest : public QObject {
   }
 
   void Run_ReportsEveryStep() {
-    TestContext context(Job("a blue star"));
+    TestContext context(ClipJob("a blue star"));
     RunAll(context);
     std::vector<std::pair<int, int>> expected = {{1, 2}, {2, 2}};
     for (int i = 1; i <= 20; ++i) expected.emplace_back(i, 20);
@@ -75,10 +74,11 @@ class StagesTest : public QObject {
   }
 
   void Run_SameJobGivesTheSameFrames() {
-    TestContext once(Job("a green square moving up")), again(Job("a green square moving up"));
+    TestContext once(ClipJob("a green square moving up")),
+        again(ClipJob("a green square moving up"));
     const std::string sha = Sha(RunAll(once));
     QCOMPARE(Sha(RunAll(again)), sha);
-    sdk::Parameters other = Job("a green square moving up");
+    sdk::Parameters other = ClipJob("a green square moving up");
     other["seed"] = std::int64_t{4};
     TestContext other_seed(other);
     QVERIFY(Sha(RunAll(other_seed)) != sha);
@@ -94,7 +94,7 @@ class StagesTest : public QObject {
         return -1.0;
       };
       const double before = hits();
-      TestContext context(Job(prompt));
+      TestContext context(ClipJob(prompt));
       out = stage.Run(context, {}).value();
       return static_cast<int>(hits() - before);
     };
@@ -110,18 +110,18 @@ class StagesTest : public QObject {
     QVERIFY(other[0].data.text() != first[0].data.text());
     // Sums differ with the number of threads, so the results of one thread are not those of two.
     const auto parallel = MakeTextEncodeStage();
-    QVERIFY(parallel->Load({.model_dir = kModel, .threads = 2}).ok());
+    QVERIFY(parallel->Load({.model_dir = kTinyModel, .threads = 2}).ok());
     QCOMPARE(run(*parallel, "a yellow star moving down", two_threads), 0);
   }
 
   void Load_RefusesAPrecisionThatItCannotCompute() {
     const absl::Status status =
-        MakeTextEncodeStage()->Load({.model_dir = kModel, .precision = "f16"});
+        MakeTextEncodeStage()->Load({.model_dir = kTinyModel, .precision = "f16"});
     QCOMPARE(base::GetReason(status).reason, std::string("BAD_PRECISION"));
   }
 
   void Run_PngFormatGivesTheSameFrames() {
-    sdk::Parameters parameters = Job("a white square");
+    sdk::Parameters parameters = ClipJob("a white square");
     TestContext mp4(parameters);
     const std::string sha = Sha(RunAll(mp4));
     parameters["format"] = std::string("png");
@@ -135,7 +135,7 @@ class StagesTest : public QObject {
   }
 
   void Run_NegativePromptCountsOnlyWithGuidance() {
-    sdk::Parameters with = Job("a red circle"), without = Job("a red circle");
+    sdk::Parameters with = ClipJob("a red circle"), without = ClipJob("a red circle");
     with["steps"] = without["steps"] = std::int64_t{3};
     with["negative_prompt"] = std::string("a blue star");
     for (const auto& [guidance, same] : {std::pair(1.0, true), std::pair(4.0, false)}) {
@@ -146,7 +146,7 @@ class StagesTest : public QObject {
   }
 
   void Run_OtherSizesAndOneFrame() {
-    sdk::Parameters parameters = Job("a red circle");
+    sdk::Parameters parameters = ClipJob("a red circle");
     parameters["steps"] = std::int64_t{2};
     parameters["width"] = std::int64_t{96};
     parameters["height"] = std::int64_t{32};
@@ -163,17 +163,17 @@ class StagesTest : public QObject {
   }
 
   void Run_StopsWhenCancelled() {
-    TestContext context(Job("a red circle"));
+    TestContext context(ClipJob("a red circle"));
     auto embeds = text_->Run(context, {});
     QVERIFY(embeds.ok());
-    TestContext cancelled(Job("a red circle"));
+    TestContext cancelled(ClipJob("a red circle"));
     cancelled.cancel_at = 3;
     QCOMPARE(diffusion_->Run(cancelled, *embeds).status().code(), absl::StatusCode::kCancelled);
     QCOMPARE(cancelled.progress.size(), std::size_t{3});
   }
 
   void Run_TakesAnyPrompt() {
-    sdk::Parameters parameters = Job("");
+    sdk::Parameters parameters = ClipJob("");
     TestContext empty(parameters);
     QCOMPARE(text_->Run(empty, {}).value()[0].shape[1], 1);
     parameters["prompt"] = std::string(100'000, 'a') + " 红色 🦀";
@@ -187,10 +187,10 @@ class StagesTest : public QObject {
   }
 
   void Run_RefusesBadParameters() {
-    sdk::Parameters parameters = Job("\xff\xfe");
+    sdk::Parameters parameters = ClipJob("\xff\xfe");
     TestContext not_text(parameters);
     QCOMPARE(text_->Run(not_text, {}).status().code(), absl::StatusCode::kInvalidArgument);
-    parameters = Job("a red circle");
+    parameters = ClipJob("a red circle");
     parameters["width"] = std::int64_t{72};
     parameters["format"] = std::string("gif");
     TestContext context(parameters);
@@ -221,7 +221,7 @@ class StagesTest : public QObject {
   }
 
   void Run_RefusesBadArtifacts() {
-    TestContext context(Job("a red circle"));
+    TestContext context(ClipJob("a red circle"));
     const auto embeds = text_->Run(context, {});
     QVERIFY(embeds.ok());
     QCOMPARE(base::GetReason(diffusion_->Run(context, {}).status()).reason,
@@ -256,9 +256,9 @@ class StagesTest : public QObject {
       const auto stage = make();
       QCOMPARE(stage->Load({.model_dir = "/nonexistent"}).code(), absl::StatusCode::kNotFound);
       QCOMPARE(stage->Load({}).code(), absl::StatusCode::kInvalidArgument);
-      QCOMPARE(stage->Load({.model_dir = kModel, .threads = 0}).code(),
+      QCOMPARE(stage->Load({.model_dir = kTinyModel, .threads = 0}).code(),
                absl::StatusCode::kInvalidArgument);
-      QCOMPARE(stage->Load({.device = "abacus", .model_dir = kModel}).code(),
+      QCOMPARE(stage->Load({.device = "abacus", .model_dir = kTinyModel}).code(),
                absl::StatusCode::kInvalidArgument);
     }
   }
@@ -266,8 +266,8 @@ class StagesTest : public QObject {
   void Load_WorksAgainAfterUnload() {
     const auto stage = MakeTextEncodeStage();
     for (int i = 0; i < 2; ++i) {
-      QVERIFY(stage->Load({.model_dir = kModel}).ok());
-      TestContext context(Job("a red circle"));
+      QVERIFY(stage->Load({.model_dir = kTinyModel}).ok());
+      TestContext context(ClipJob("a red circle"));
       QVERIFY(stage->Run(context, {}).ok());
       stage->Unload();
     }

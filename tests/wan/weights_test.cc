@@ -13,17 +13,12 @@
 #include "stages/wan/umt5_encoder.h"
 #include "tests/model/component_copy.h"
 #include "tests/test_main.h"
+#include "tests/wan/models.h"
 
 namespace onepiece::wan {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Golden(const std::string& name) {
-  return std::string(ONEPIECE_SOURCE_DIR) + "/tests/wan/goldens/" + name;
-}
-
-std::string Model() { return std::string(ONEPIECE_SOURCE_DIR) + "/resources/models/tiny-wan-t2v"; }
 
 /// A copy of a recorded component.
 class Copy : public model::ComponentCopy {
@@ -202,7 +197,7 @@ class WeightsTest : public QObject {
   }
 
   void InspectModel_CountsTheEmbeddedModel() {
-    const auto report = InspectModel(Model() + "/");
+    const auto report = InspectModel(kTinyModel + "/");
     QVERIFY2(report.ok(), base::Message(report.status()).c_str());
     QCOMPARE(report->model, std::string("tiny-wan-t2v"));
     QVERIFY2(report->problems.empty(),

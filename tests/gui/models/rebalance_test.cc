@@ -79,7 +79,7 @@ QString Text(const PlanDraft& draft) {
   return parts.join(u' ');
 }
 
-const EffectRow& Row(const std::vector<EffectRow>& rows, const QString& key) {
+const EffectRow& EffectOf(const std::vector<EffectRow>& rows, const QString& key) {
   const auto found = std::ranges::find(rows, key, &EffectRow::key);
   Q_ASSERT(found != rows.end());
   return *found;
@@ -280,23 +280,24 @@ class GuiRebalanceModelsTest : public QObject {
 
   void Effect_RowsAreTheServersNumbers() {
     const std::vector<EffectRow> rows = EffectRows(testing::MakePrediction(kDit.pool, 3));
-    const EffectRow& throughput = Row(rows, QStringLiteral("throughput/default/wan-t2v"));
+    const EffectRow& throughput = EffectOf(rows, QStringLiteral("throughput/default/wan-t2v"));
     QCOMPARE(throughput.before, QStringLiteral("0.42/s (0.38 to 0.47)"));
     QCOMPARE(throughput.after, QStringLiteral("0.63/s (0.57 to 0.70)"));
     QCOMPARE(throughput.change, QStringLiteral("+0.21/s (+0.19 to +0.23)"));
     QCOMPARE(throughput.tone, StatusTone::kGood);
-    const EffectRow& rho = Row(rows, QStringLiteral("utilization/default/dit/wan/tiny"));
+    const EffectRow& rho = EffectOf(rows, QStringLiteral("utilization/default/dit/wan/tiny"));
     QCOMPARE(rho.before, QStringLiteral("120 % (110 to 130)"));
     QCOMPARE(rho.change, QStringLiteral("−30 % (−33 to −28)"));
     QCOMPARE(rho.tone, StatusTone::kGood);
-    const EffectRow& wait = Row(rows, QStringLiteral("wait/default/dit/wan/tiny"));
+    const EffectRow& wait = EffectOf(rows, QStringLiteral("wait/default/dit/wan/tiny"));
     QCOMPARE(wait.before, QStringLiteral("grows"));
     QCOMPARE(wait.after, QStringLiteral("4.0 s (3.0 to 6.0)"));
     QCOMPARE(wait.change, QStringLiteral("ends growing"));
-    QCOMPARE(Row(rows, QStringLiteral("instances/default/dit/wan/tiny")).change,
+    QCOMPARE(EffectOf(rows, QStringLiteral("instances/default/dit/wan/tiny")).change,
              QStringLiteral("+1"));
-    QCOMPARE(Row(rows, QStringLiteral("bottleneck")).after, QStringLiteral("dit/wan/tiny, ρ 90 %"));
-    QCOMPARE(Row(rows, QStringLiteral("transient")).after,
+    QCOMPARE(EffectOf(rows, QStringLiteral("bottleneck")).after,
+             QStringLiteral("dit/wan/tiny, ρ 90 %"));
+    QCOMPARE(EffectOf(rows, QStringLiteral("transient")).after,
              QStringLiteral("1 m 24 s of worker time"));
     QCOMPARE(EffectHead(testing::MakePrediction(kDit.pool, 3)),
              QStringLiteral("Predicted by the server from 12 min window, 341 jobs"));
@@ -340,7 +341,7 @@ class GuiRebalanceModelsTest : public QObject {
                  "Measured against it in 3 m 20 s, when the window lies behind the last move"));
     QCOMPARE(Score(plan, elasticity, 1'360'000, rows),
              QStringLiteral("Predicted against measured: 2 of 2 within their bands"));
-    QCOMPARE(Row(rows, QStringLiteral("throughput/default/wan-t2v")).actual,
+    QCOMPARE(EffectOf(rows, QStringLiteral("throughput/default/wan-t2v")).actual,
              QStringLiteral("0.60/s, within the band"));
     pool.set_utilization(0.5);
     QCOMPARE(Score(plan, elasticity, 1'360'000, rows),

@@ -12,6 +12,7 @@
 #include "gui/models/device_table.h"
 #include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
+#include "tests/gui/views/live.h"
 #include "tests/session/fake_cluster.h"
 #include "tests/test_main.h"
 
@@ -22,9 +23,7 @@ using onepiece::testing::LiveLink;
 using onepiece::testing::Scene;
 using onepiece::testing::SceneOptions;
 
-constexpr std::int64_t kNow = 1'800'000'000'000;
-
-v1::Node Instance(const std::string& id, const std::string& machine) {
+v1::Node GpuInstance(const std::string& id, const std::string& machine) {
   v1::Node node;
   node.set_node_id(id);
   node.set_role(v1::INSTANCE);
@@ -45,7 +44,7 @@ v1::Node Instance(const std::string& id, const std::string& machine) {
   return node;
 }
 
-session::Snapshot Of(std::vector<v1::Node> nodes, std::int64_t at_ms = kNow) {
+session::Snapshot SnapshotOf(std::vector<v1::Node> nodes, std::int64_t at_ms = kNow) {
   v1::Cluster cluster;
   for (v1::Node& node : nodes) *cluster.add_nodes() = std::move(node);
   session::Snapshot snapshot;
@@ -75,8 +74,8 @@ class GuiGpusTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void FiveStates_LookAndExportDifferently() {
-    v1::Node zero = Instance("zero", "a"), none = Instance("none", "a"),
-             warming = Instance("warming", "a"), stale = Instance("stale", "a");
+    v1::Node zero = GpuInstance("zero", "a"), none = GpuInstance("none", "a"),
+             warming = GpuInstance("warming", "a"), stale = GpuInstance("stale", "a");
     zero.mutable_load()->mutable_devices(0)->set_sm_active(0);
     none.mutable_load()->mutable_devices(0)->clear_sm_active();
     warming.set_activity(v1::LOADING);
@@ -85,7 +84,7 @@ class GuiGpusTest : public QObject {
     stale.mutable_last_report_time()->set_seconds(kNow / 1000 - 6);
     DeviceTable devices;
     const QAbstractItemModelTester tester(&devices.table());
-    devices.Show(Of({zero, none, warming, stale, Instance("fine", "a")}), LiveLink());
+    devices.Show(SnapshotOf({zero, none, warming, stale, GpuInstance("fine", "a")}), LiveLink());
     const auto picture = devices.Draw(DeviceMetric::kSmActive, {});
     HeatModel cells;
     const QAbstractItemModelTester cell_tester(&cells);
@@ -126,11 +125,11 @@ class GuiGpusTest : public QObject {
   }
 
   void NoFineNumber_SaysSoAndShowsTheCoarseOne() {
-    v1::Node node = Instance("instance-1", "a");
+    v1::Node node = GpuInstance("instance-1", "a");
     node.mutable_load()->mutable_devices(0)->clear_sm_active();
     node.mutable_load()->mutable_devices(0)->set_kernel_active(0.75);
     DeviceTable devices;
-    devices.Show(Of({node}), LiveLink());
+    devices.Show(SnapshotOf({node}), LiveLink());
     const auto picture = devices.Draw(DeviceMetric::kSmActive, {});
     QVERIFY(picture.shown == DeviceMetric::kCoarse);
     QVERIFY2(picture.headline.startsWith(
@@ -141,7 +140,8 @@ class GuiGpusTest : public QObject {
   }
 
   void NoGpu_ShowsTheWorkersAndNamesThem() {
-    v1::Node node = Instance("instance-1", "127.0.0.1"), bare = Instance("instance-2", "127.0.0.1");
+    v1::Node node = GpuInstance("instance-1", "127.0.0.1"),
+             bare = GpuInstance("instance-2", "127.0.0.1");
     for (v1::Node* one : {&node, &bare}) {
       one->mutable_load()->set_utilization_source(v1::WORKERS);
       one->mutable_load()->set_utilization(0.4);
@@ -152,7 +152,7 @@ class GuiGpusTest : public QObject {
     cpu.set_memory_used_bytes(std::int64_t{3} << 30);
     cpu.set_memory_bytes(std::int64_t{8} << 30);
     DeviceTable devices;
-    devices.Show(Of({node, bare}), LiveLink());
+    devices.Show(SnapshotOf({node, bare}), LiveLink());
     const auto picture = devices.Draw(DeviceMetric::kSmActive, {});
     QVERIFY(picture.shown == DeviceMetric::kWorkers);
     QVERIFY2(picture.headline.startsWith(QStringLiteral("No node reports a GPU. Shown is ")),
@@ -166,7 +166,7 @@ class GuiGpusTest : public QObject {
     devices.Show(session::Snapshot(), LiveLink());
     QCOMPARE(devices.Draw(DeviceMetric::kSmActive, {}).headline,
              QStringLiteral("Nothing is known of the cluster yet."));
-    devices.Show(Of({}), LiveLink());
+    devices.Show(SnapshotOf({}), LiveLink());
     QCOMPARE(devices.Draw(DeviceMetric::kSmActive, {}).headline,
              QStringLiteral("No instance has joined the cluster."));
   }
@@ -194,24 +194,24 @@ class GuiGpusTest : public QObject {
     QFETCH(int, no_progress_ms);
     QFETCH(int, jobs);
     QFETCH(bool, stuck);
-    v1::Node node = Instance("instance-1", "a");
+    v1::Node node = GpuInstance("instance-1", "a");
     node.mutable_load()->mutable_devices(0)->set_sm_active(busy);
     node.mutable_load()->set_no_progress_ms(no_progress_ms);
     node.mutable_load()->set_running_jobs(jobs);
     node.mutable_load()->set_held_jobs(jobs);
     if (stuck) node.set_activity(v1::STUCK);
     DeviceTable devices;
-    devices.Show(Of({node}), LiveLink());
+    devices.Show(SnapshotOf({node}), LiveLink());
     QTEST(devices.Find(QStringLiteral("device/instance-1/0"))->warning, "warning");
   }
 
   void Grid_MachinesAreLines() {
     std::vector<v1::Node> nodes;
     for (int i = 0; i < 6; ++i) {
-      nodes.push_back(Instance("instance-" + std::to_string(i), i < 4 ? "left" : "right"));
+      nodes.push_back(GpuInstance("instance-" + std::to_string(i), i < 4 ? "left" : "right"));
     }
     DeviceTable devices;
-    devices.Show(Of(nodes), LiveLink());
+    devices.Show(SnapshotOf(nodes), LiveLink());
     auto picture = devices.Draw(DeviceMetric::kSmActive, {});
     QCOMPARE(picture.grid.rows, (QStringList{QStringLiteral("left"), QStringLiteral("right")}));
     QCOMPARE(picture.grid.columns.size(), 4);
@@ -255,7 +255,7 @@ class GuiGpusTest : public QObject {
   void Page_ShowsWhatTheClusterReports_KeysAndFocus() {
     onepiece::testing::FakeCluster cluster;
     cluster.SetUp(2);
-    v1::NodeLoad load = Instance("", "").load();
+    v1::NodeLoad load = GpuInstance("", "").load();
     load.mutable_devices(0)->set_sm_active(0.37);
     load.mutable_devices(0)->set_temperature_c(61);
     *load.add_devices() = load.devices(0);

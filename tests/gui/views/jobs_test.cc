@@ -22,6 +22,7 @@
 #include "gui/views/job_editors.h"
 #include "gui/views/job_gantt.h"
 #include "gui/views/result_preview.h"
+#include "tests/gui/views/live.h"
 #include "tests/session/fake_cluster.h"
 #include "tests/test_main.h"
 
@@ -31,8 +32,6 @@ namespace {
 using testing::FakeCluster;
 
 // An upper bound: waits end long before, but the machine may be busy.
-constexpr int kSoonMs = 60'000;
-
 v1::Workflow MakeWorkflow() {
   v1::Workflow workflow;
   workflow.set_app_id("wan");
@@ -86,9 +85,9 @@ grpc::Status Error(absl::StatusCode code, std::string_view reason, std::string_v
 }
 
 /// The page, with a session to a cluster.
-class Page {
+class JobsPage {
  public:
-  Page() {
+  JobsPage() {
     cluster.SetUp(1);
     cluster.SetWorkflow(MakeWorkflow());
   }
@@ -164,7 +163,7 @@ class GuiJobsViewTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void List_SaysWhatTheClusterSays() {
-    Page page;
+    JobsPage page;
     auto running = MakeJob("b", v1::Job::RUNNING, 1'700'000'100);
     running.set_step(12);
     running.set_steps(30);
@@ -196,7 +195,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Cancel_IsOfTheJobsThatWereAskedAbout() {
-    Page page;
+    JobsPage page;
     for (int i = 0; i < 4; ++i) {
       page.cluster.SetJob(MakeJob("job-" + std::to_string(i), v1::Job::RUNNING, 1'700'000'000 + i));
     }
@@ -235,7 +234,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Delete_ForgetsTheJob() {
-    Page page;
+    JobsPage page;
     page.cluster.SetJob(MakeJob("gone", v1::Job::SUCCEEDED, 1'700'000'000));
     page.cluster.SetJob(MakeJob("stays", v1::Job::SUCCEEDED, 1'600'000'000));
     page.Open();
@@ -256,7 +255,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Submit_IsMadeOfTheSchema() {
-    Page page;
+    JobsPage page;
     page.Open();
     QTRY_VERIFY_WITH_TIMEOUT(
         page.shown_cluster.snapshot()->cluster.value != nullptr &&
@@ -303,7 +302,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Submit_ALostAnswerMakesNoSecondJob() {
-    Page page;
+    JobsPage page;
     page.Open();
     QTRY_VERIFY_WITH_TIMEOUT(page.shown_cluster.snapshot()->cluster.value != nullptr, kSoonMs);
     SubmitDialog* dialog = page.Dialog();
@@ -322,7 +321,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Submit_RefusalsAreSaid() {
-    Page page;
+    JobsPage page;
     page.Open();
     QTRY_VERIFY_WITH_TIMEOUT(page.shown_cluster.snapshot()->cluster.value != nullptr, kSoonMs);
     SubmitDialog* dialog = page.Dialog();
@@ -348,7 +347,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Clone_BeginsWithTheSameValues() {
-    Page page;
+    JobsPage page;
     auto job = MakeJob("old", v1::Job::SUCCEEDED, 1'700'000'000);
     (*job.mutable_parameters()->mutable_fields())["prompt"].set_string_value("a dog");
     (*job.mutable_parameters()->mutable_fields())["steps"].set_number_value(44);
@@ -364,7 +363,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Result_IsSeenAndStaysInTheCluster() {
-    Page page;
+    JobsPage page;
     page.cluster.SetJob(MakeJob("film", v1::Job::SUCCEEDED, 1'700'000'000));
     page.cluster.SetResult("film", "video/mp4", MakeVideo(12));
     page.Open();
@@ -408,7 +407,7 @@ class GuiJobsViewTest : public QObject {
   void Result_DamagedOrRefusedIsSaid() {
     QFETCH(QString, kind);
     QFETCH(QString, said);
-    Page page;
+    JobsPage page;
     page.cluster.SetJob(MakeJob("film", v1::Job::SUCCEEDED, 1'700'000'000));
     const std::string whole = MakeVideo(12);
     page.cluster.SetResult("film", kind == u"sound" ? "audio/wav" : "video/mp4",
@@ -431,7 +430,7 @@ class GuiJobsViewTest : public QObject {
   }
 
   void Gantt_ShowsTheSpans() {
-    Page page;
+    JobsPage page;
     page.cluster.SetJob(MakeJob("traced", v1::Job::RUNNING, 1'700'000'000));
     v1::GetJobTraceResponse trace;
     for (const auto& [operation, start_s] : {std::pair("queue", 1), {"compute", 3}}) {

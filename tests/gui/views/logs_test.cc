@@ -12,13 +12,13 @@
 #include <memory>
 
 #include "gui/models/log_lines.h"
+#include "tests/gui/views/live.h"
 #include "tests/session/fake_cluster.h"
 #include "tests/test_main.h"
 
 namespace onepiece::gui {
 namespace {
 
-constexpr std::int64_t kNowMs = 1'800'000'000'000;
 constexpr std::int64_t kNs = 1'000'000;
 
 session::LogEntry Line(const std::string& node, std::uint64_t number, std::int64_t at_ms,
@@ -45,30 +45,29 @@ class GuiViewsLogsTest : public QObject {
  private Q_SLOTS:
   void Lines_AreInTheOrderOfTime() {
     LogLines lines;
-    lines.Take({{Line("a", 1, kNowMs - 300, "one"), Line("a", 2, kNowMs - 100, "three")}, 0, {}},
-               kNowMs);
-    lines.Take({{Line("b", 1, kNowMs - 200, "two")}, 0, {}}, kNowMs + 200);
+    lines.Take({{Line("a", 1, kNow - 300, "one"), Line("a", 2, kNow - 100, "three")}, 0, {}}, kNow);
+    lines.Take({{Line("b", 1, kNow - 200, "two")}, 0, {}}, kNow + 200);
     QCOMPARE(Texts(lines),
              QStringList({QStringLiteral("one"), QStringLiteral("two"), QStringLiteral("three")}));
     // A stream that begins again repeats old lines.
-    lines.Take({{Line("a", 2, kNowMs - 100, "three"), Line("a", 3, kNowMs, "four")}, 0, {}},
-               kNowMs + 400);
+    lines.Take({{Line("a", 2, kNow - 100, "three"), Line("a", 3, kNow, "four")}, 0, {}},
+               kNow + 400);
     QCOMPARE(lines.size(), std::size_t{4});
     // A restarted process counts from 1.
-    lines.Take({{Line("a", 1, kNowMs + 500, "five")}, 0, {}}, kNowMs + 600);
+    lines.Take({{Line("a", 1, kNow + 500, "five")}, 0, {}}, kNow + 600);
     QCOMPARE(Texts(lines).last(), QStringLiteral("five"));
   }
 
   void Lines_GapsAreShownWhereTheyAre() {
     LogLines lines;
-    lines.Take({{Line("a", 1, kNowMs, "one")}, 0, {}}, kNowMs);
-    lines.Take({{Line("a", 20, kNowMs + 1000, "two")}, 18, {}}, kNowMs + 1100);
+    lines.Take({{Line("a", 1, kNow, "one")}, 0, {}}, kNow);
+    lines.Take({{Line("a", 20, kNow + 1000, "two")}, 18, {}}, kNow + 1100);
     QCOMPARE(lines.size(), std::size_t{3});
     QVERIFY(lines.Shown()[1]->gap);
     QVERIFY(lines.Shown()[1]->text.startsWith(QStringLiteral("18 lines were dropped")));
-    lines.Take({{}, 0, {{"a", "UNAVAILABLE: connection reset"}}}, kNowMs + 2000);
-    lines.Take({{}, 0, {{"a", "UNAVAILABLE: connection reset"}}}, kNowMs + 2200);
-    lines.Take({{}, 0, {}}, kNowMs + 3000);
+    lines.Take({{}, 0, {{"a", "UNAVAILABLE: connection reset"}}}, kNow + 2000);
+    lines.Take({{}, 0, {{"a", "UNAVAILABLE: connection reset"}}}, kNow + 2200);
+    lines.Take({{}, 0, {}}, kNow + 3000);
     QCOMPARE(lines.size(), std::size_t{5});
     QVERIFY(Texts(lines)[3].contains(QStringLiteral("connection reset")));
     QVERIFY(Texts(lines)[4].contains(QStringLiteral("can be read again")));
@@ -81,10 +80,9 @@ class GuiViewsLogsTest : public QObject {
     LogLines lines;
     session::LogTail::News news;
     for (std::uint64_t i = 1; i <= LogLines::kMaxLines + 500; ++i) {
-      news.entries.push_back(
-          Line("a", i, kNowMs + static_cast<std::int64_t>(i), std::to_string(i)));
+      news.entries.push_back(Line("a", i, kNow + static_cast<std::int64_t>(i), std::to_string(i)));
     }
-    lines.Take(news, kNowMs + 30'000);
+    lines.Take(news, kNow + 30'000);
     QCOMPARE(lines.size(), LogLines::kMaxLines);
     QCOMPARE(lines.forgotten(), std::uint64_t{500});
     QCOMPARE(Texts(lines).first(), QStringLiteral("501"));
@@ -92,12 +90,12 @@ class GuiViewsLogsTest : public QObject {
 
   void Lines_AreFiltered() {
     LogLines lines;
-    lines.Take({{Line("instance-1", 1, kNowMs, "job is done", v1::LOG_INFO),
-                 Line("instance-2", 1, kNowMs + 1, "Disk is full", v1::LOG_ERROR),
-                 Line("instance-2", 2, kNowMs + 2, "loading", v1::LOG_WARNING)},
+    lines.Take({{Line("instance-1", 1, kNow, "job is done", v1::LOG_INFO),
+                 Line("instance-2", 1, kNow + 1, "Disk is full", v1::LOG_ERROR),
+                 Line("instance-2", 2, kNow + 2, "loading", v1::LOG_WARNING)},
                 0,
                 {}},
-               kNowMs);
+               kNow);
     lines.SetFilter({v1::LOG_WARNING, {}, false});
     QCOMPARE(lines.Shown().size(), std::size_t{2});
     lines.SetFilter({v1::LOG_INFO, QStringLiteral("disk"), false});
@@ -113,11 +111,11 @@ class GuiViewsLogsTest : public QObject {
 
   void Lines_NameTheirJob() {
     LogLines lines;
-    lines.Take({{Line("a", 1, kNowMs, "job 0b5e8a3c-1111-4222-8333-abcdefabcdef is done"),
-                 Line("a", 2, kNowMs + 1, "nothing of 12345678")},
+    lines.Take({{Line("a", 1, kNow, "job 0b5e8a3c-1111-4222-8333-abcdefabcdef is done"),
+                 Line("a", 2, kNow + 1, "nothing of 12345678")},
                 0,
                 {}},
-               kNowMs);
+               kNow);
     QCOMPARE(lines.Shown()[0]->job, QStringLiteral("0b5e8a3c-1111-4222-8333-abcdefabcdef"));
     QVERIFY(lines.Shown()[1]->job.isEmpty());
   }
@@ -125,9 +123,8 @@ class GuiViewsLogsTest : public QObject {
   void Lines_OfClocksThatDifferArePutWhereTheyBelong() {
     LogLines lines;
     // b is 5 s ahead: its lines come from the future.
-    lines.Take({{Line("a", 1, kNowMs - 50, "one"), Line("b", 1, kNowMs + 4900, "two")}, 0, {}},
-               kNowMs);
-    lines.Take({{Line("a", 2, kNowMs + 950, "three")}, 0, {}}, kNowMs + 1000);
+    lines.Take({{Line("a", 1, kNow - 50, "one"), Line("b", 1, kNow + 4900, "two")}, 0, {}}, kNow);
+    lines.Take({{Line("a", 2, kNow + 950, "three")}, 0, {}}, kNow + 1000);
     const auto skews = lines.Skews();
     QCOMPARE(skews.size(), std::size_t{1});
     QCOMPARE(skews.at("b"), std::int64_t{4900});
@@ -135,15 +132,15 @@ class GuiViewsLogsTest : public QObject {
              QStringList({QStringLiteral("one"), QStringLiteral("two"), QStringLiteral("three")}));
     // c is 3 s behind. That is known after a few lines that were written while the console
     // listened.
-    lines.Take({{Line("c", 1, kNowMs - 60'000, "old")}, 0, {}}, kNowMs + 1100);
+    lines.Take({{Line("c", 1, kNow - 60'000, "old")}, 0, {}}, kNow + 1100);
     QVERIFY(!lines.Skews().contains("c"));
     for (int i = 0; i < 3; ++i) {
-      const std::int64_t now_ms = kNowMs + 10'000 + 1000 * i;
+      const std::int64_t now_ms = kNow + 10'000 + 1000 * i;
       lines.Take({{Line("c", static_cast<std::uint64_t>(2 + i), now_ms - 3100, "late")}, 0, {}},
                  now_ms);
     }
     QCOMPARE(lines.Skews().at("c"), std::int64_t{-3100});
-    QCOMPARE(lines.Shown().back()->unix_ns, (kNowMs + 12'000) * kNs);
+    QCOMPARE(lines.Shown().back()->unix_ns, (kNow + 12'000) * kNs);
   }
 
   void Model_Holds() {
@@ -157,10 +154,10 @@ class GuiViewsLogsTest : public QObject {
       for (int i = 0; i < 7; ++i) {
         news.entries.push_back(Line(i % 2 == 0 ? "a" : "b",
                                     static_cast<std::uint64_t>(turn * 7 + i + 1),
-                                    kNowMs + turn * 100 + i * 37, "line"));
+                                    kNow + turn * 100 + i * 37, "line"));
       }
       news.dropped = turn % 5 == 0 ? 3 : 0;
-      lines.Take(news, kNowMs + turn * 100);
+      lines.Take(news, kNow + turn * 100);
       table.Update(lines.Shown(), [](const auto& a, const auto& b) { return a == b; });
       QCOMPARE(table.rowCount(), static_cast<int>(lines.size()));
     }

@@ -18,6 +18,7 @@
 #include "gui/views/tone.h"
 #include "tests/gui/models/pipeline_scenes.h"
 #include "tests/gui/models/scene.h"
+#include "tests/gui/views/live.h"
 #include "tests/session/fake_cluster.h"
 #include "tests/test_main.h"
 
@@ -26,25 +27,17 @@ namespace {
 
 using Place = PipelineCanvas::Place;
 // An upper bound: waits end long before, but the machine may be busy.
-constexpr int kSoonMs = 60'000;
-
-session::LinkStatus Live() {
-  session::LinkStatus link;
-  link.link = session::Link::kLive;
-  return link;
-}
-
 /// Handles posted events, and those that they post in turn.
 void Settle() {
   for (int round = 0; round < 4; ++round) QCoreApplication::processEvents();
 }
 
 /// A page in its window. The test gives it snapshots.
-struct Page {
+struct PipelinesPage {
   ShownCluster shown_cluster;
   PipelinesView view{shown_cluster};
 
-  explicit Page(QSize size = {1280, 800}) {
+  explicit PipelinesPage(QSize size = {1280, 800}) {
     view.resize(size);
     view.show();
     if (!QTest::qWaitForWindowExposed(&view, kSoonMs)) qFatal("the window does not come");
@@ -123,7 +116,7 @@ class GuiViewsPipelinesTest : public QObject {
     }
     cluster.SetElasticity(elasticity);
 
-    Page page;
+    PipelinesPage page;
     session::SessionOptions options;
     options.telemetry_interval = std::chrono::milliseconds(200);
     options.poll_interval = std::chrono::milliseconds(100);
@@ -167,7 +160,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Draft_IsShownUntilItIsTakenBack() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 2);
     page.Show(scene.At());
     v1::Plan draft;
@@ -184,7 +177,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Items_AreKept_AndNothingNewPaintsNothing() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 3);
     page.Show(scene.At());
     const CardItem* item = page.canvas().ItemOf("instance-2");
@@ -203,7 +196,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Detail_GoesWithTheZoom() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 3);
     page.Show(scene.At());
     const auto zoom_to = [&](double zoom) {
@@ -232,7 +225,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Zoom_WheelButtonsAndMap() {
-    Page page({700, 500});
+    PipelinesPage page({700, 500});
     PipelineScene scene(4, 16);
     page.Show(scene.At());
     auto* map = page.view.findChild<QWidget*>(QStringLiteral("pipelines.map"));
@@ -256,7 +249,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Keys_MoveBetweenCards() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(3, 3);
     page.Show(scene.At());
     PipelineCanvas& canvas = page.canvas();
@@ -301,7 +294,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Stage_InFocus_DimsTheOthers() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(1, 1);
     // A chain beside the first one.
     v1::Workflow other;
@@ -329,7 +322,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Filter_DimsAndCounts() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 3);
     page.Show(scene.At());
     page.view.SetFilter(QStringLiteral("NCE-2"));
@@ -353,7 +346,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Commands_FitAndBottleneck() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(3, 2);
     page.Show(scene.At());
     std::map<QString, Command> commands;
@@ -378,7 +371,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void ScreenReader_FindsStagesAndInstances() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 3);
     scene.node("instance-5").mutable_load()->set_utilization(0.87);
     scene.node("instance-5").mutable_load()->set_running_jobs(2);
@@ -432,7 +425,7 @@ class GuiViewsPipelinesTest : public QObject {
     options.hostile = true;
     options.odd_devices = true;
     testing::Scene scene(options);
-    Page page;
+    PipelinesPage page;
     page.Show(scene.snapshot());
     QVERIFY(!page.graph().cards.empty());
     for (int i = 0; i < 5; ++i) page.Show(scene.Step());
@@ -465,13 +458,13 @@ class GuiViewsPipelinesTest : public QObject {
     PipelineScene scene(1, 1);
     *scene.cluster.add_nodes() = SceneInstance("instance-1", 0, 0.5, 1);
     scene.elasticity.add_pools()->set_pool("?");
-    Page page;
+    PipelinesPage page;
     page.Show(scene.At());
     QCOMPARE(page.graph().cards.size(), std::size_t{1});
   }
 
   void Nothing_SaysWhatToDo() {
-    Page page;
+    PipelinesPage page;
     page.Show(std::make_shared<session::Snapshot>());
     QVERIFY(page.Label("pipelines.empty").contains(u"Ctrl+L"));
     QVERIFY(!page.canvas().isVisible());
@@ -497,7 +490,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Stale_IsSaid() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 2);
     auto snapshot = scene.At();
     snapshot->rings.error = "did not answer";
@@ -512,7 +505,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Export_HasNumbersAndNulls() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(2, 2);
     scene.node("instance-2").clear_load();
     page.Show(scene.At());
@@ -542,7 +535,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
 
   void Arrivals_AppearSlowly_UnlessMotionIsReduced() {
-    Page page;
+    PipelinesPage page;
     PipelineScene scene(1, 2);
     page.Show(scene.At());
     // It was there at the first snapshot.
@@ -586,7 +579,7 @@ class GuiViewsPipelinesTest : public QObject {
   }
   void Speed() {
     QFETCH(int, replicas);
-    Page page({2560, 1440});
+    PipelinesPage page({2560, 1440});
     PipelineScene scene(4, replicas);
     page.Show(scene.At());
     if (replicas == 16) QVERIFY(DetailAt(page.canvas().zoom()) == Detail::kFull);

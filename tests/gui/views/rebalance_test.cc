@@ -33,7 +33,8 @@ namespace {
 
 const std::string kEncode = "encode/wan/tiny", kDit = "dit/wan/tiny";
 
-v1::Node Instance(const std::string& id, const std::string& pool, std::uint64_t incarnation = 1) {
+v1::Node PoolInstance(const std::string& id, const std::string& pool,
+                      std::uint64_t incarnation = 1) {
   v1::Node node;
   node.set_node_id(id);
   node.set_role(v1::INSTANCE);
@@ -48,9 +49,9 @@ v1::Node Instance(const std::string& id, const std::string& pool, std::uint64_t 
 void Fill(testing::FakeCluster& fake) {
   fake.SetUp(0);
   // Instances 1 and 2 are in encode, 3 and 4 in dit, 5 is idle.
-  for (const char* id : {"instance-1", "instance-2"}) fake.SetNode(Instance(id, kEncode));
-  for (const char* id : {"instance-3", "instance-4"}) fake.SetNode(Instance(id, kDit));
-  fake.SetNode(Instance("instance-5", ""));
+  for (const char* id : {"instance-1", "instance-2"}) fake.SetNode(PoolInstance(id, kEncode));
+  for (const char* id : {"instance-3", "instance-4"}) fake.SetNode(PoolInstance(id, kDit));
+  fake.SetNode(PoolInstance("instance-5", ""));
   v1::Elasticity elasticity;
   elasticity.set_plan_revision(7);
   elasticity.set_policy("utilization");
@@ -67,13 +68,13 @@ void Fill(testing::FakeCluster& fake) {
 }
 
 /// A page that follows a fake cluster, unlocked.
-struct Page {
+struct RebalancePage {
   testing::FakeCluster fake;
   ShownCluster shown_cluster;
   std::unique_ptr<RebalanceView> view;
 
-  explicit Page(bool production = false,
-                base::Duration poll_interval = std::chrono::milliseconds(100)) {
+  explicit RebalancePage(bool production = false,
+                         base::Duration poll_interval = std::chrono::milliseconds(100)) {
     Fill(fake);
     Open(production, poll_interval);
   }
@@ -185,7 +186,7 @@ struct Page {
 #define READY(page) QTRY_VERIFY_WITH_TIMEOUT((page).ready(), 20'000)
 
 // The page shows what the RPC answers.
-void VerifyThroughputIsTheRpcs(Page& page) {
+void VerifyThroughputIsTheRpcs(RebalancePage& page) {
   client::ClientOptions options;
   options.nodemanagers = {page.fake.address()};
   v1::ProposePlanRequest same;
@@ -199,7 +200,7 @@ void VerifyThroughputIsTheRpcs(Page& page) {
                     FormatRate(after.high()).chopped(2)));
 }
 
-// The plan that Page::ComposeAndAsk() drafts, as the cluster gets it.
+// The plan that RebalancePage::ComposeAndAsk() drafts, as the cluster gets it.
 void VerifySent(const v1::ApplyPlanRequest& sent) {
   QCOMPARE(sent.moves_size(), 2);
   QCOMPARE(sent.moves(0).node_id(), std::string("instance-1"));
@@ -219,7 +220,7 @@ class GuiRebalanceViewTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Plan_FromDraftToUndo() {
-    Page page;
+    RebalancePage page;
     READY(page);
     QSignalSpy drafts(page.view.get(), &RebalanceView::DraftChanged);
     QCOMPARE(page.names("encode/wan/tiny"), QStringLiteral("instance-1 instance-2"));
@@ -281,7 +282,7 @@ class GuiRebalanceViewTest : public QObject {
 
   void Apply_RefusedWhenTheClusterHasChanged() {
     // The session polls only once, so it does not see in time what another client does.
-    Page page(false, std::chrono::hours(1));
+    RebalancePage page(false, std::chrono::hours(1));
     READY(page);
     page.ComposeAndAsk();
     v1::Plan other;
@@ -289,7 +290,7 @@ class GuiRebalanceViewTest : public QObject {
     other.set_state(v1::Plan::DONE);
     other.set_actor("policy:utilization");
     page.fake.StartPlan(other);
-    page.fake.SetNode(Instance("instance-4", ""));
+    page.fake.SetNode(PoolInstance("instance-4", ""));
     QTRY_VERIFY(page.names("idle").contains(QStringLiteral("instance-4")));
     page.Apply(QStringLiteral("dit is too busy"));
     QTRY_VERIFY(page.note().contains(QStringLiteral("STALE_REVISION")));
@@ -308,10 +309,10 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Draft_SaysWhatMovedUnderIt() {
-    Page page;
+    RebalancePage page;
     READY(page);
     page.ComposeAndAsk();
-    page.fake.SetNode(Instance("instance-1", ""));
+    page.fake.SetNode(PoolInstance("instance-1", ""));
     QTRY_VERIFY(page.note().contains(
         QStringLiteral("instance-1 was in encode/wan/tiny and is in idle now")));
     v1::Plan other;
@@ -326,7 +327,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void ObserveMode_AsksButDoesNotApply() {
-    Page page;
+    RebalancePage page;
     READY(page);
     page.shown_cluster.SetMode(ControlMode::kObserve);
     page.ComposeAndAsk();
@@ -345,7 +346,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void PlanOfAnotherConsole_IsSeenAtOnceAndAfterARestart() {
-    Page page;
+    RebalancePage page;
     READY(page);
     v1::Plan other;
     other.set_plan_id("plan-b");
@@ -371,7 +372,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void LostAnswer_IsAskedForWithTheSameId() {
-    Page page;
+    RebalancePage page;
     READY(page);
     page.ComposeAndAsk();
     page.fake.LoseAnswers(true);
@@ -388,7 +389,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void ReadOnlyServer_RefusesAndIsSaid() {
-    Page page(true);
+    RebalancePage page(true);
     READY(page);
     page.ComposeAndAsk();
     page.fake.SetReadOnly(true);
@@ -402,7 +403,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void AnotherCluster_GetsNothingOfTheDraft() {
-    Page page;
+    RebalancePage page;
     READY(page);
     page.ComposeAndAsk();
     page.button("draft.apply")->click();
@@ -419,9 +420,9 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Refusal_OfADryRunIsShown() {
-    Page page;
+    RebalancePage page;
     READY(page);
-    page.fake.SetNode(Instance("instance-6", ""));
+    page.fake.SetNode(PoolInstance("instance-6", ""));
     QTRY_VERIFY(page.names("idle").contains(QStringLiteral("instance-6")));
     page.Drop("instance-6", "dit/wan/tiny");
     v1::Plan other;
@@ -436,7 +437,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Policy_IsAskedAndItsMovesAreDrafted() {
-    Page page;
+    RebalancePage page;
     READY(page);
     QSignalSpy told(page.view.get(), &View::Told);
     v1::Plan policy;
@@ -463,7 +464,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void SmallActions_AreSentAsAsked() {
-    Page page;
+    RebalancePage page;
     READY(page);
     const auto run = [&](const char* id) {
       for (const Command& command : page.view->Commands()) {
@@ -526,7 +527,7 @@ class GuiRebalanceViewTest : public QObject {
   }
 
   void Counts_SayWhyTheyCannot() {
-    Page page;
+    RebalancePage page;
     READY(page);
     QSignalSpy told(page.view.get(), &View::Told);
     auto* box = page.view->findChild<QFrame*>(QStringLiteral("pool.dit/wan/tiny"));

@@ -13,6 +13,7 @@
 #include "gui/models/ring_table.h"
 #include "gui/models/shown_cluster.h"
 #include "tests/gui/models/scene.h"
+#include "tests/gui/views/live.h"
 #include "tests/session/fake_cluster.h"
 #include "tests/test_main.h"
 
@@ -21,8 +22,6 @@ namespace {
 
 using onepiece::testing::LiveLink;
 using onepiece::testing::Scene;
-
-constexpr std::int64_t kNow = 1'800'000'000'000;
 
 /// A ring that flows: 10 messages a second, 4 of 100 slots used.
 session::RingEntry Ring(const std::string& node = "instance-1") {
@@ -40,7 +39,7 @@ session::RingEntry Ring(const std::string& node = "instance-1") {
   return ring;
 }
 
-session::Snapshot Of(session::Rings rings, std::int64_t at_ms = kNow) {
+session::Snapshot SnapshotOfRings(session::Rings rings, std::int64_t at_ms = kNow) {
   session::Snapshot snapshot;
   snapshot.at_ms = at_ms;
   snapshot.rings = {std::make_shared<const session::Rings>(std::move(rings)), at_ms, ""};
@@ -195,7 +194,7 @@ class GuiRingsTest : public QObject {
     silent.rates.reset();
     session::RingEntry ring = Ring();
     ring.rates.reset();
-    rings.Show(Of({ring, silent}));
+    rings.Show(SnapshotOfRings({ring, silent}));
     QVERIFY(Cell(rings.table(), 0, QStringLiteral("Get/s"), kSortRole).isNull());
     QCOMPARE(Cell(rings.table(), 0, QStringLiteral("Corrupt"), kSortRole), QVariant(0.0));
     QVERIFY(Cell(rings.table(), 1, QStringLiteral("Used"), kSortRole).isNull());
@@ -205,12 +204,12 @@ class GuiRingsTest : public QObject {
     ring.as_of_ms += 2000;
     // The used slots grew by 3 a second while 10 a second went out.
     ring.health.set_used_slots(10);
-    rings.Show(Of({ring, silent}, kNow + 2000));
+    rings.Show(SnapshotOfRings({ring, silent}, kNow + 2000));
     QCOMPARE(Cell(rings.table(), 0, QStringLiteral("Put/s"), kSortRole), QVariant(13.0));
-    rings.Show(Of({ring, silent}, kNow + 2100));  // The same answer again.
+    rings.Show(SnapshotOfRings({ring, silent}, kNow + 2100));  // The same answer again.
     QCOMPARE(Cell(rings.table(), 0, QStringLiteral("Put/s"), kSortRole), QVariant(13.0));
     ring.as_of_ms += 60'000;  // The page was hidden meanwhile.
-    rings.Show(Of({ring, silent}, kNow + 62'000));
+    rings.Show(SnapshotOfRings({ring, silent}, kNow + 62'000));
     QVERIFY(Cell(rings.table(), 0, QStringLiteral("Put/s"), kSortRole).isNull());
     QCOMPARE(rings.headline(), QStringLiteral("2 rings: 1 Flowing, 1 Not known."));
     rings.ShowProducers(QStringLiteral("ring/instance-1"));
@@ -219,7 +218,7 @@ class GuiRingsTest : public QObject {
     QCOMPARE(rings.producers().rowCount(), 0);
     rings.Show(session::Snapshot());
     QCOMPARE(rings.headline(), QStringLiteral("No ring has answered yet."));
-    rings.Show(Of({}));
+    rings.Show(SnapshotOfRings({}));
     QCOMPARE(rings.headline(), QStringLiteral("No instance and no database has a ring."));
   }
 

@@ -12,6 +12,7 @@
 #include "gui/models/series_feed.h"
 #include "gui/models/shown_cluster.h"
 #include "gui/views/tone.h"
+#include "tests/gui/views/live.h"
 #include "tests/test_main.h"
 
 namespace onepiece::gui {
@@ -20,15 +21,7 @@ namespace {
 using history::SeriesPoint;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-constexpr std::int64_t kNow = 1'800'000'000'000;
-
-SeriesPoint At(std::int64_t at_ms, double value) { return {at_ms, value, value, value}; }
-
-session::LinkStatus Live() {
-  session::LinkStatus link;
-  link.link = session::Link::kLive;
-  return link;
-}
+SeriesPoint PointAt(std::int64_t at_ms, double value) { return {at_ms, value, value, value}; }
 
 std::shared_ptr<const session::Snapshot> UtilizationAt(std::int64_t at_ms, double utilization) {
   v1::Cluster cluster;
@@ -92,9 +85,10 @@ class GuiTimeChartTest : public QObject {
   }
 
   void Values_UnderTheCursorAndNow() {
-    const ChartSeries series{QStringLiteral("cuda:0"),
-                             "ratio",
-                             {At(kNow - 4000, 0.5), At(kNow - 2000, kUnknown), At(kNow, 0.25)}};
+    const ChartSeries series{
+        QStringLiteral("cuda:0"),
+        "ratio",
+        {PointAt(kNow - 4000, 0.5), PointAt(kNow - 2000, kUnknown), PointAt(kNow, 0.25)}};
     QCOMPARE(ValueAt(series, kNow - 3500).mean, 0.5);
     QVERIFY(std::isnan(ValueAt(series, kNow - 1000).mean));  // The gap is neither 0.5 nor 0.
     QVERIFY(std::isnan(ValueAt(series, kNow - 4001).mean));  // Before the first.
@@ -105,26 +99,28 @@ class GuiTimeChartTest : public QObject {
     QCOMPARE(LastKnown({series}), kNow);
     QCOMPARE(ReadOut({kNow, 0.1, 0.2, 0.4}, "ratio"), QStringLiteral("20 % (10 % to 40 %)"));
     QCOMPARE(ReadOut({kNow, 0, 0, 0}, "ratio"), QStringLiteral("0 %"));
-    QCOMPARE(ReadOut(At(kNow, kUnknown), "ratio"), QStringLiteral("N/A"));
+    QCOMPARE(ReadOut(PointAt(kNow, kUnknown), "ratio"), QStringLiteral("N/A"));
   }
 
   void Tail_GoesOnWhereTheRecordingEnds() {
-    const std::vector<SeriesPoint> recorded = {At(1000, 1), At(3000, 2), At(5000, kUnknown)};
-    const auto points =
-        WithTail(recorded, 2000, {At(4000, 9), At(5000, 3), At(6000, 4), At(20000, 5)});
+    const std::vector<SeriesPoint> recorded = {PointAt(1000, 1), PointAt(3000, 2),
+                                               PointAt(5000, kUnknown)};
+    const auto points = WithTail(
+        recorded, 2000, {PointAt(4000, 9), PointAt(5000, 3), PointAt(6000, 4), PointAt(20000, 5)});
     QCOMPARE(points.size(), std::size_t{6});
     QCOMPARE(points[1].mean, 2.0);  // The last bucket's mean contains it already.
     QCOMPARE(points[2].mean, 3.0);
     QVERIFY(std::isnan(points[4].mean));  // 14 s without a value are a gap.
     QCOMPARE(points[5].mean, 5.0);
-    QCOMPARE(WithTail({}, 2000, {At(4000, 9)}).size(), std::size_t{1});
-    QVERIFY(WithTail({At(1000, kUnknown)}, 2000, {}).empty());
+    QCOMPARE(WithTail({}, 2000, {PointAt(4000, 9)}).size(), std::size_t{1});
+    QVERIFY(WithTail({PointAt(1000, kUnknown)}, 2000, {}).empty());
   }
 
   void Summary_SaysTheValuesInWords() {
     std::vector<ChartSeries> series;
     for (const double value : {0.87, 0.12, kUnknown, 0.4}) {
-      series.push_back({QStringLiteral("cuda:%1").arg(series.size()), "ratio", {At(kNow, value)}});
+      series.push_back(
+          {QStringLiteral("cuda:%1").arg(series.size()), "ratio", {PointAt(kNow, value)}});
     }
     QCOMPARE(ChartSummary(QStringLiteral("SM active"), series, {kNow - 900'000, kNow}, kNow),
              QStringLiteral("SM active, 4 lines, last 15 m 00 s; now cuda:0 87 %, cuda:1 12 %, "
@@ -202,9 +198,9 @@ class GuiTimeChartTest : public QObject {
     TimeChart chart(QStringLiteral("SM active"));
     std::vector<ChartSeries> series;
     for (int i = 0; i < 10; ++i) {
-      series.push_back({QStringLiteral("cuda:%1").arg(i), "ratio", {At(kNow, 0.1 * i)}});
+      series.push_back({QStringLiteral("cuda:%1").arg(i), "ratio", {PointAt(kNow, 0.1 * i)}});
     }
-    series.push_back({QStringLiteral("power"), "watts", {At(kNow, 100)}});
+    series.push_back({QStringLiteral("power"), "watts", {PointAt(kNow, 100)}});
     chart.SetSeries(series);
     QCOMPARE(chart.series().size(), TimeChart::kMaxSeries);
     QCOMPARE(chart.note(), QStringLiteral("8 of 11 lines are shown."));
@@ -216,9 +212,10 @@ class GuiTimeChartTest : public QObject {
 
   void Chart_CursorByKeys_AndWords() {
     TimeChart chart(QStringLiteral("SM active"));
-    chart.SetSeries({{QStringLiteral("cuda:0"),
-                      "ratio",
-                      {At(kNow - 4000, 0.5), At(kNow - 2000, kUnknown), At(kNow, 0.25)}}});
+    chart.SetSeries(
+        {{QStringLiteral("cuda:0"),
+          "ratio",
+          {PointAt(kNow - 4000, 0.5), PointAt(kNow - 2000, kUnknown), PointAt(kNow, 0.25)}}});
     chart.SetInterval({kNow - 60'000, kNow});
     chart.SetNow(kNow);
     chart.SetThresholds({{QStringLiteral("limit"), 0.9}});
@@ -273,9 +270,9 @@ class GuiTimeChartTest : public QObject {
       };
       std::vector<SeriesPoint> all, gap, old;
       for (std::int64_t at = kNow - 60'000; at <= kNow; at += 2000) {
-        all.push_back(At(at, 0.5));
-        gap.push_back(At(at, at > kNow - 40'000 && at < kNow - 20'000 ? kUnknown : 0.5));
-        if (at < kNow - 30'000) old.push_back(At(at, 0.5));
+        all.push_back(PointAt(at, 0.5));
+        gap.push_back(PointAt(at, at > kNow - 40'000 && at < kNow - 20'000 ? kUnknown : 0.5));
+        if (at < kNow - 30'000) old.push_back(PointAt(at, 0.5));
       }
       const QRgb line = SeriesColor(0, palette).rgb();
       const auto count = [](const QImage& image, QRgb rgb) {

@@ -4,14 +4,13 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/paxos/group.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::paxos {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::string Reason(const absl::Status& status) { return base::GetReason(status).reason; }
 
 std::string Name(ReplicaId id) { return "n" + std::to_string(id); }
 

@@ -16,6 +16,7 @@
 #include "nodemanager/service/consensus_service.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
@@ -26,8 +27,6 @@ using std::chrono::seconds;
 using testing::Eventually;
 
 const base::Duration kLimit = base::Scaled(seconds(30));
-
-std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
 
 // One replica with its server. It can be ended, and started again on the same folder and address.
 class Node {
@@ -288,7 +287,7 @@ class ReplicatedLogTest : public QObject {
     Node& follower = OtherThan(leader);
     const absl::Status refused =
         follower.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status();
-    QCOMPARE(ReasonOf(refused), std::string("NOT_LEADER"));
+    QCOMPARE(Reason(refused), std::string("NOT_LEADER"));
     QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
     QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
     // The lease comes only after the leader has watched the followers' clocks for a while.
@@ -383,17 +382,17 @@ class ReplicatedLogTest : public QObject {
     node.End();
     node.options().cluster_id = "red";
     const absl::Status cluster = node.Open();
-    QCOMPARE(ReasonOf(cluster), std::string("OTHER_CLUSTER"));
+    QCOMPARE(Reason(cluster), std::string("OTHER_CLUSTER"));
     QVERIFY(base::Message(cluster).find("'blue'") != std::string::npos);
     node.options().cluster_id.clear();
     node.options().name = "nm-2";
     const absl::Status name = node.Open();
-    QCOMPARE(ReasonOf(name), std::string("OTHER_REPLICA"));
+    QCOMPARE(Reason(name), std::string("OTHER_REPLICA"));
     QVERIFY(base::Message(name).find("'nm-1'") != std::string::npos);
     node.options().name = "nm-1";
     QVERIFY(node.Open().ok());
     Node second(OptionsOf("nm-1"));
-    QCOMPARE(ReasonOf(second.Open()), std::string("DATA_DIR_IN_USE"));
+    QCOMPARE(Reason(second.Open()), std::string("DATA_DIR_IN_USE"));
   }
 
   // The folder was damaged and moved away, and nobody who knows the group is up yet.
@@ -417,7 +416,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(lost.Start().ok());
     QVERIFY(WaitsFor(lost, "nm-2 at ") && WaitsFor(lost, "nm-3 at "));
     QCOMPARE(lost.log().Status().replica(), 0u);
-    QCOMPARE(ReasonOf(lost.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status()),
+    QCOMPARE(Reason(lost.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status()),
              std::string("NOT_LEADER"));
     QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
     QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
@@ -528,7 +527,7 @@ class ReplicatedLogTest : public QObject {
       Caller caller(to->address());
       caller.Say(hello);
       const absl::Status refused = caller.Finish();
-      QCOMPARE(ReasonOf(refused), std::string("OTHER_CLUSTER"));
+      QCOMPARE(Reason(refused), std::string("OTHER_CLUSTER"));
       QVERIFY(base::Message(refused).find("two groups of the same cluster name") !=
               std::string::npos);
     }
@@ -580,7 +579,7 @@ class ReplicatedLogTest : public QObject {
     if (wrong != "boot") {
       Caller caller(node.address());
       caller.Say(hello);
-      QCOMPARE(QString::fromStdString(ReasonOf(caller.Finish())), reason);
+      QCOMPARE(QString::fromStdString(Reason(caller.Finish())), reason);
       return;
     }
     // The second speaker is a duplicate only once the first has been heard.
@@ -589,7 +588,7 @@ class ReplicatedLogTest : public QObject {
       Caller caller(node.address());
       caller.Say(hello);
       first.Say(good);
-      return ReasonOf(caller.Finish()) == reason.toStdString();
+      return Reason(caller.Finish()) == reason.toStdString();
     }));
   }
 
@@ -612,7 +611,7 @@ class ReplicatedLogTest : public QObject {
         kLimit, [&] { return node.log().Status().health() == v1::ReplicaStatus::DISK_FAILED; });
     const absl::Status refused = node.log().Propose(RegisterCommand(big, "big")).status();
     QCOMPARE(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    QCOMPARE(ReasonOf(failed), std::string("OUTCOME_UNKNOWN"));
+    QCOMPARE(Reason(failed), std::string("OUTCOME_UNKNOWN"));
     QVERIFY(told);
     QVERIFY(!refused.ok());
     QVERIFY(node.log().counters().disk_failures > 0);
@@ -662,7 +661,7 @@ class ReplicatedLogTest : public QObject {
          {RegisterCommand(MakeNode("torn \xc3", v1::PROXY)), v1::Command()}) {
       const absl::Status refused = node.log().Propose(command).status();
       QCOMPARE(refused.code(), absl::StatusCode::kInvalidArgument);
-      QCOMPARE(ReasonOf(refused), std::string("COMMAND_UNREADABLE"));
+      QCOMPARE(Reason(refused), std::string("COMMAND_UNREADABLE"));
     }
     QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(node.Knows("p"));
@@ -691,7 +690,7 @@ class ReplicatedLogTest : public QObject {
     hold.mutable_set_hold()->set_actor("operator:ann");
     const absl::Status refused = newer.log().Propose(hold).status();
     QCOMPARE(refused.code(), absl::StatusCode::kUnavailable);
-    QCOMPARE(ReasonOf(refused), std::string("OLD_REPLICA"));
+    QCOMPARE(Reason(refused), std::string("OLD_REPLICA"));
     // This command is proposed as version 1.
     QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());

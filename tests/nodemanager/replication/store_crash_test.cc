@@ -107,7 +107,7 @@ void Put(const Files& files, const std::string& dir) {
     std::ofstream(dir + "/" + name, std::ios::binary) << bytes;
 }
 
-std::string Found(const std::string& dir) {
+std::string FoundAfterCrash(const std::string& dir) {
   auto store = Store::Open(dir);
   if (!store.ok()) return store.status().ToString();
   return (*store)->identity() ? Describe((*store)->TakeState()) : "new";
@@ -133,7 +133,7 @@ class StoreCrashTest : public QObject {
     acknowledged_ = Run(history_, dir_, disk, 17);
     events_ = disk.events();
     QCOMPARE(acknowledged_.size(), history_.states.size());
-    QCOMPARE(Found(dir_), history_.states.back());
+    QCOMPARE(FoundAfterCrash(dir_), history_.states.back());
   }
 
   void PowerCut_AtEveryWrite_KeepsWhatWasAcknowledged() {
@@ -177,7 +177,7 @@ class StoreCrashTest : public QObject {
       }
       for (const int kind : {1, 2, 3}) {
         Put(RecordingVfs::Crash(events, events.size(), Reached(kind)), crashed_);
-        const std::string again = Found(crashed_);
+        const std::string again = FoundAfterCrash(crashed_);
         QVERIFY2(again == found, qPrintable(QString("killed after %1 events: %2 became %3")
                                                 .arg(count)
                                                 .arg(QString::fromStdString(found),
@@ -203,7 +203,7 @@ class StoreCrashTest : public QObject {
   // Returns what a cut after `count` events has left, if that is not allowed, or nothing.
   std::string Wrong(std::size_t count, const RecordingVfs::Reached& reached, bool synced) {
     Put(RecordingVfs::Crash(events_, count, reached, synced), crashed_);
-    const std::string found = Found(crashed_);
+    const std::string found = FoundAfterCrash(crashed_);
     const auto done = static_cast<std::size_t>(
         std::upper_bound(acknowledged_.begin(), acknowledged_.end(), count) -
         acknowledged_.begin());
@@ -223,7 +223,7 @@ class StoreCrashTest : public QObject {
         acknowledged = Run(history_, dir_, disk, 17);
       }
       const std::size_t done = acknowledged.size();
-      const std::string found = Found(dir_);
+      const std::string found = FoundAfterCrash(dir_);
       const std::string before = done == 0 ? "new" : history_.states[done - 1];
       const bool rolled_back = found == before;
       const bool kept = done < history_.states.size() && found == history_.states[done];

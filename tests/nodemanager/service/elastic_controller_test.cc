@@ -14,7 +14,6 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::string kPoolA = "a/wan/tiny", kPoolB = "b/wan/tiny";
 // kAsked is in jobs/s. The others are the worker seconds of a job in each pool.
 constexpr double kAsked = 1.2, kSecondsA = 1.5, kSecondsB = 0.1;
 

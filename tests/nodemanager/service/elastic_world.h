@@ -19,6 +19,9 @@
 
 namespace onepiece::nodemanager {
 
+/// The pools of two applications with the same model.
+inline const std::string kPoolA = "a/wan/tiny", kPoolB = "b/wan/tiny";
+
 /// A leader with scripted nodes.
 ///
 /// Threading: thread-confined.

@@ -11,8 +11,6 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::string kPoolA = "a/wan/tiny", kPoolB = "b/wan/tiny";
-
 v1::ElasticityConfig StaticPolicyConfig() {
   v1::ElasticityConfig config;
   config.set_policy("static");

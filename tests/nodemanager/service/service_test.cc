@@ -17,6 +17,7 @@
 #include "nodemanager/service/node_manager_service.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/state/builders.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
@@ -165,8 +166,6 @@ QByteArray Scrape(const std::string& address) {
   return socket.readAll();
 }
 
-std::string ReasonOf(const absl::Status& status) { return base::GetReason(status).reason; }
-
 }  // namespace
 
 class ServiceTest : public QObject {
@@ -228,9 +227,9 @@ class ServiceTest : public QObject {
     const v1::RoutingTable table = routing.Next();
     QCOMPARE(table.alive_size(), 1);
     QCOMPARE(table.proxies(0).node_id(), std::string("loud"));
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("quiet")).status()),
+    QCOMPARE(Reason(server_->Report(ReadyReport("quiet")).status()),
              std::string("STALE_INCARNATION"));
-    QCOMPARE(ReasonOf(server_->Register(MakeNode("quiet", v1::PROXY)).status()),
+    QCOMPARE(Reason(server_->Register(MakeNode("quiet", v1::PROXY)).status()),
              std::string("STALE_INCARNATION"));
     QVERIFY(server_->Register(MakeNode("quiet", v1::PROXY, 2)).ok());
     QVERIFY(server_->Report(ReadyReport("quiet", 0, 2)).ok());
@@ -247,21 +246,20 @@ class ServiceTest : public QObject {
   }
 
   void Node_UnknownOrOldIsToldSo() {
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("nobody")).status()),
-             std::string("NODE_UNKNOWN"));
+    QCOMPARE(Reason(server_->Report(ReadyReport("nobody")).status()), std::string("NODE_UNKNOWN"));
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 7)).ok());
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p", 0, 6)).status()),
+    QCOMPARE(Reason(server_->Report(ReadyReport("p", 0, 6)).status()),
              std::string("STALE_INCARNATION"));
     const absl::Status older = server_->Register(MakeNode("p", v1::PROXY, 6)).status();
-    QCOMPARE(ReasonOf(older), std::string("STALE_INCARNATION"));
+    QCOMPARE(Reason(older), std::string("STALE_INCARNATION"));
     QCOMPARE(base::GetReason(older).metadata["incarnation"], std::string("7"));
     AssignmentReader stale(*server_, &Stub::WatchAssignment, WatchAssignmentOf("p", 6));
-    QCOMPARE(ReasonOf(stale.Finish()), std::string("STALE_INCARNATION"));
+    QCOMPARE(Reason(stale.Finish()), std::string("STALE_INCARNATION"));
     AssignmentReader unknown(*server_, &Stub::WatchAssignment, WatchAssignmentOf("q"));
-    QCOMPARE(ReasonOf(unknown.Finish()), std::string("NODE_UNKNOWN"));
+    QCOMPARE(Reason(unknown.Finish()), std::string("NODE_UNKNOWN"));
     v1::ReportNodeRequest dead = ReadyReport("p", 0, 7);
     dead.set_state(v1::Node::DEAD);
-    QCOMPARE(ReasonOf(server_->Report(dead).status()), std::string("BAD_NODE_STATE"));
+    QCOMPARE(Reason(server_->Report(dead).status()), std::string("BAD_NODE_STATE"));
   }
 
   void RegisterNode_RefusesNonsense_data() {
@@ -280,7 +278,7 @@ class ServiceTest : public QObject {
     if (field == "node.address") node.clear_address();
     if (field == "node.workflow_set") node.set_workflow_set("a b");
     const absl::Status status = server_->Register(node).status();
-    QCOMPARE(ReasonOf(status), std::string("BAD_NODE"));
+    QCOMPARE(Reason(status), std::string("BAD_NODE"));
     QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
   }
 
@@ -408,7 +406,7 @@ class ServiceTest : public QObject {
     QElapsedTimer timer;
     timer.start();
     server_->Shutdown();
-    QCOMPARE(ReasonOf(routing.Finish()), std::string("SHUTTING_DOWN"));
+    QCOMPARE(Reason(routing.Finish()), std::string("SHUTTING_DOWN"));
     QVERIFY2(timer.elapsed() < 4000, "the server waited out its grace");
   }
 
@@ -416,11 +414,11 @@ class ServiceTest : public QObject {
     RoutingReader routing(*server_, &Stub::WatchRouting, {});
     routing.Next();
     server_->log().Stop();
-    QCOMPARE(ReasonOf(routing.Finish()), std::string("NOT_LEADER"));
+    QCOMPARE(Reason(routing.Finish()), std::string("NOT_LEADER"));
     const auto cluster = rpc::Call(server_->stub(), &Stub::GetCluster, {}, kLimit);
-    QCOMPARE(ReasonOf(cluster.status()), std::string("NOT_LEADER"));
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()), std::string("NOT_LEADER"));
-    QCOMPARE(ReasonOf(server_->Apply(MakeWorkflow("app", {"a"})).status()),
+    QCOMPARE(Reason(cluster.status()), std::string("NOT_LEADER"));
+    QCOMPARE(Reason(server_->Report(ReadyReport("p")).status()), std::string("NOT_LEADER"));
+    QCOMPARE(Reason(server_->Apply(MakeWorkflow("app", {"a"})).status()),
              std::string("NOT_LEADER"));
   }
 
@@ -436,14 +434,14 @@ class ServiceTest : public QObject {
     v1::ConsensusMembers members;
     add.set_name("nm 2");
     add.set_address("127.0.0.1:1");
-    QCOMPARE(ReasonOf(rpc::FromGrpc(service.AddSeat(&context, &add, &members))),
+    QCOMPARE(Reason(rpc::FromGrpc(service.AddSeat(&context, &add, &members))),
              std::string("BAD_SEAT"));
     add.set_name("nm-2");
     QVERIFY(service.AddSeat(&context, &add, &members).ok());
     QCOMPARE(members.seats_size(), 2);
     QVERIFY(members.warnings(0).find("1 of 2 seats") != std::string::npos);
     google::protobuf::Empty empty;
-    QCOMPARE(ReasonOf(rpc::FromGrpc(service.StepDown(&context, nullptr, &empty))),
+    QCOMPARE(Reason(rpc::FromGrpc(service.StepDown(&context, nullptr, &empty))),
              std::string("NO_SUCCESSOR"));
     v1::RemoveSeatRequest remove;
     remove.set_name("nm-2");
@@ -458,7 +456,7 @@ class ServiceTest : public QObject {
     QVERIFY(service.ListLog(&context, &list, &log).ok());
     QCOMPARE(log.lines(log.lines_size() - 1).kind(), std::string("members"));
     list.set_limit(-1);
-    QCOMPARE(ReasonOf(rpc::FromGrpc(service.ListLog(&context, &list, &log))),
+    QCOMPARE(Reason(rpc::FromGrpc(service.ListLog(&context, &list, &log))),
              std::string("BAD_LIMIT"));
   }
 
@@ -492,7 +490,7 @@ class ServiceTest : public QObject {
       readers.back()->Next();
     }
     RoutingReader one_more(*server_, &Stub::WatchRouting, {});
-    QCOMPARE(ReasonOf(one_more.Finish()), std::string("TOO_MANY_STREAMS"));
+    QCOMPARE(Reason(one_more.Finish()), std::string("TOO_MANY_STREAMS"));
     readers.clear();
     QTRY_COMPARE_WITH_TIMEOUT(server_->service().streams(), 0, 20000);
   }
@@ -505,13 +503,13 @@ class ServiceTest : public QObject {
              std::string("workflows/app"));
     v1::GetWorkflowRequest get;
     get.set_name("workflows/app");
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
+    QCOMPARE(Reason(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
              std::string("WORKFLOW_UNKNOWN"));
     apply.set_validate_only(false);
     QVERIFY(rpc::Call(server_->stub(), &Stub::ApplyWorkflow, apply, kLimit).ok());
     QCOMPARE(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit)->stages_size(), 1);
     get.set_name("app");
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
+    QCOMPARE(Reason(rpc::Call(server_->stub(), &Stub::GetWorkflow, get, kLimit).status()),
              std::string("BAD_NAME"));
     const absl::Status bad = server_->Apply(MakeWorkflow("App!", {"a"})).status();
     QCOMPARE(bad.code(), absl::StatusCode::kInvalidArgument);
@@ -519,7 +517,7 @@ class ServiceTest : public QObject {
     v1::DeleteWorkflowRequest remove;
     remove.set_name("workflows/app");
     QVERIFY(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).ok());
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).status()),
+    QCOMPARE(Reason(rpc::Call(server_->stub(), &Stub::DeleteWorkflow, remove, kLimit).status()),
              std::string("WORKFLOW_UNKNOWN"));
   }
 
@@ -539,10 +537,10 @@ class ServiceTest : public QObject {
     QCOMPARE(seen.size(), std::size_t{7});
     QVERIFY(std::is_sorted(seen.begin(), seen.end()));
     request.set_page_token("made up");
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
+    QCOMPARE(Reason(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
              std::string("BAD_PAGE_TOKEN"));
     request.set_page_size(-1);
-    QCOMPARE(ReasonOf(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
+    QCOMPARE(Reason(rpc::Call(server_->stub(), &Stub::ListWorkflows, request, kLimit).status()),
              std::string("BAD_PAGE_SIZE"));
   }
 
@@ -587,8 +585,7 @@ class ServiceTest : public QObject {
     QCOMPARE(second->cluster_secret(), first->cluster_secret());
     QCOMPARE(second->cluster_id(), first->cluster_id());
     server_->Pass(kDeadAfter + kDeadAfter / 5);
-    QCOMPARE(ReasonOf(server_->Report(ReadyReport("p")).status()),
-             std::string("STALE_INCARNATION"));
+    QCOMPARE(Reason(server_->Report(ReadyReport("p")).status()), std::string("STALE_INCARNATION"));
   }
 
   void Detector_RunsOnItsOwnThread() {

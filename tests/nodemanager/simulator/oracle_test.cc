@@ -4,16 +4,11 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::simulator {
-namespace {
-
-QString ReasonOf(const absl::Status& status) {
-  return QString::fromStdString(base::GetReason(status).reason);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 class OracleTest : public QObject {
   Q_OBJECT
@@ -77,13 +72,13 @@ class OracleTest : public QObject {
     const auto settings = Settings(600, 1, 4);
     auto profile = Chain({1, 1}, 10);
     profile.mutable_apps(0)->mutable_stages(0)->set_variation(0.5);
-    QCOMPARE(ReasonOf(RunOracle(*MakeDisaggregated(profile, settings), settings, {}).status()),
-             QString("NOT_FOR_ORACLE"));
+    QCOMPARE(Reason(RunOracle(*MakeDisaggregated(profile, settings), settings, {}).status()),
+             std::string("NOT_FOR_ORACLE"));
     const System system = *MakeDisaggregated(Chain({1, 1}, 0.01), settings);
-    QCOMPARE(ReasonOf(RunOracle(system, settings, {}).status()), QString("NOT_FOR_ORACLE"));
+    QCOMPARE(Reason(RunOracle(system, settings, {}).status()), std::string("NOT_FOR_ORACLE"));
     const System two = *MakeDisaggregated(Chain({1, 1}, 10), settings);
-    QCOMPARE(ReasonOf(RunOracle(two, settings, {{.units = 2}}).status()),
-             QString("NOT_FOR_ORACLE"));
+    QCOMPARE(Reason(RunOracle(two, settings, {{.units = 2}}).status()),
+             std::string("NOT_FOR_ORACLE"));
   }
 };
 

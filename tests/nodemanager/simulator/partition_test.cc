@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::simulator {
@@ -34,10 +35,6 @@ int FewestDevices(const System& system, std::size_t first, double rate, int degr
                     instances * (parallel ? degree : 1) + FewestDevices(system, end, rate, degree));
   }
   return best;
-}
-
-QString ReasonOf(const absl::Status& status) {
-  return QString::fromStdString(base::GetReason(status).reason);
 }
 
 }  // namespace
@@ -91,7 +88,7 @@ class PartitionTest : public QObject {
     for (const Cut& cut : partition.cuts)
       for (const Group& group : cut.groups) QVERIFY(group.bytes <= 80);
     settings.set_device_bytes(30);
-    QCOMPARE(ReasonOf(PartitionApp(profile, settings, 0).status()), QString("TOO_FEW_DEVICES"));
+    QCOMPARE(Reason(PartitionApp(profile, settings, 0).status()), std::string("TOO_FEW_DEVICES"));
   }
 
   void ManyChains_AgreeWithARecursion() {
@@ -116,7 +113,7 @@ class PartitionTest : public QObject {
   void WhatIsNoChain_IsRefused() {
     v1::SimulationProfile profile = Chain({1, 1, 1});
     profile.mutable_apps(0)->mutable_stages(2)->add_after("s0");
-    QCOMPARE(ReasonOf(PartitionApp(profile, At(1, 8, 1), 0).status()), QString("NOT_A_CHAIN"));
+    QCOMPARE(Reason(PartitionApp(profile, At(1, 8, 1), 0).status()), std::string("NOT_A_CHAIN"));
     profile = Chain({1, 1});
     profile.mutable_apps(0)->mutable_stages(0)->set_parallel(true);
     auto settings = At(0, 4, 4);

@@ -7,6 +7,7 @@
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "tests/nodemanager/simulator/profiles.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::simulator {
@@ -42,10 +43,6 @@ double Dispersion(const std::vector<Arrival>& arrivals, double duration_s) {
 
 bool Near(double value, double expected, double share) {
   return std::abs(value - expected) <= share * expected;
-}
-
-QString ReasonOf(const absl::Status& status) {
-  return QString::fromStdString(base::GetReason(status).reason);
 }
 
 }  // namespace
@@ -120,17 +117,17 @@ class WorkloadTest : public QObject {
     QFETCH(QString, text);
     QFETCH(QString, says);
     const auto trace = ParseTrace(text.toStdString(), "t.csv", TwoApps());
-    QCOMPARE(ReasonOf(trace.status()), QString("BAD_TRACE"));
+    QCOMPARE(Reason(trace.status()), std::string("BAD_TRACE"));
     QVERIFY2(QString::fromStdString(base::Message(trace.status())).contains(says),
              base::Message(trace.status()).c_str());
   }
 
   void UnknownAndEndlessWorkloads_AreRefused() {
     const System system = TwoApps();
-    QCOMPARE(ReasonOf(MakeWorkload("lunar", system, Settings(10, 1, 1)).status()),
-             QString("WORKLOAD_UNKNOWN"));
-    QCOMPARE(ReasonOf(MakeWorkload("poisson", system, Settings(1e7, 1e5, 1)).status()),
-             QString("TOO_MANY_JOBS"));
+    QCOMPARE(Reason(MakeWorkload("lunar", system, Settings(10, 1, 1)).status()),
+             std::string("WORKLOAD_UNKNOWN"));
+    QCOMPARE(Reason(MakeWorkload("poisson", system, Settings(1e7, 1e5, 1)).status()),
+             std::string("TOO_MANY_JOBS"));
   }
 
   void BadProfiles_NameTheField_data() {
@@ -167,11 +164,11 @@ class WorkloadTest : public QObject {
     v1::SimulationProfile profile;
     QVERIFY(config::ParseYaml(yaml.toStdString(), "p.yaml", &profile).ok());
     const auto system = MakeDisaggregated(profile, Settings(10, 1, 4));
-    QCOMPARE(ReasonOf(system.status()), QString("BAD_PROFILE"));
+    QCOMPARE(Reason(system.status()), std::string("BAD_PROFILE"));
     QVERIFY2(QString::fromStdString(base::Message(system.status())).contains(says),
              base::Message(system.status()).c_str());
-    QCOMPARE(ReasonOf(MakeMonolithic(profile, Settings(10, 1, 4)).status()),
-             QString("BAD_PROFILE"));
+    QCOMPARE(Reason(MakeMonolithic(profile, Settings(10, 1, 4)).status()),
+             std::string("BAD_PROFILE"));
   }
 
   void BadSettings_AreNamed() {
@@ -181,7 +178,7 @@ class WorkloadTest : public QObject {
             std::string::npos);
     settings.set_degree(8);
     settings.set_amplitude(1.5);
-    QCOMPARE(ReasonOf(CompleteSettings(settings).status()), QString("BAD_SETTING"));
+    QCOMPARE(Reason(CompleteSettings(settings).status()), std::string("BAD_SETTING"));
   }
 
   void Placements_AreCheckedAndFound() {
@@ -190,10 +187,10 @@ class WorkloadTest : public QObject {
     QCOMPARE(*BestPlacement(system, 8), (std::vector<int>{2, 6}));
     // A device that does not widen the narrowest pool stays idle.
     QCOMPARE(*BestPlacement(system, 5), (std::vector<int>{1, 3}));
-    QCOMPARE(ReasonOf(BestPlacement(system, 1).status()), QString("TOO_FEW_DEVICES"));
+    QCOMPARE(Reason(BestPlacement(system, 1).status()), std::string("TOO_FEW_DEVICES"));
     QCOMPARE(*StartPlacement(system, "s1=2,s0=5"), (std::vector<int>{5, 2}));
     for (const char* bad : {"s0=1", "s0=1,s1", "s0=1,s1=x", "s0=1,s1=-1", "s0=4,s1=5", "x=1"})
-      QCOMPARE(ReasonOf(StartPlacement(system, bad).status()), QString("BAD_SETTING"));
+      QCOMPARE(Reason(StartPlacement(system, bad).status()), std::string("BAD_SETTING"));
   }
 };
 
