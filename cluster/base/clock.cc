@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "cluster/base/mutex.h"
 
@@ -15,6 +16,13 @@ class RealClock final : public Clock {
   bool WaitUntil(CondVar& condition, MutexLock& lock, std::stop_token stop, MonotonicTime deadline,
                  const std::function<bool()>& predicate) override {
     return condition.WaitUntil(lock, std::move(stop), deadline, predicate);
+  }
+  // A producer that backs off pauses for microseconds and cannot be stopped. It needs no condition
+  // variable, whose making allocates.
+  bool Pause(const std::stop_token& stop, Duration duration) override {
+    if (stop.stop_possible()) return Clock::Pause(stop, duration);
+    std::this_thread::sleep_for(duration);
+    return true;
   }
 };
 

@@ -31,7 +31,7 @@ class Clock {
                          MonotonicTime deadline, const std::function<bool()>& predicate) = 0;
   /// Waits until `duration` has passed on this clock or `stop` is requested. Returns true when the
   /// time passed.
-  bool Pause(const std::stop_token& stop, Duration duration);
+  virtual bool Pause(const std::stop_token& stop, Duration duration);
 };
 
 /// The system's clocks. One instance serves the whole process.

@@ -49,8 +49,8 @@ std::string BashScript(const CLI::App& app) {
 void DefineCompletion(CLI::App& verb, Context& context) {
   verb.callback([&verb, &context] {
     context.action = [&verb, &context] {
-      context.Print({{"shell", "bash"}, {"script", BashScript(*verb.get_parent())}},
-                    BashScript(*verb.get_parent()));
+      const std::string script = BashScript(*verb.get_parent());
+      context.Print({{"shell", "bash"}, {"script", script}}, script);
       return terminal::kOk;
     };
   });

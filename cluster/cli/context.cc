@@ -22,10 +22,6 @@ absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeClient() const {
   return std::make_unique<client::Client>(options);
 }
 
-absl::Status UsageError(std::string_view message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
-}
-
 absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeManagerClient() const {
   if (!nodemanagers.empty() || proxies.empty()) return MakeClient();
   const auto state = local::FindCluster(data_dir);

@@ -37,9 +37,6 @@ class Context : public terminal::Output {
   [[nodiscard]] absl::StatusOr<std::unique_ptr<client::Client>> MakeManagerClient() const;
 };
 
-/// INVALID_ARGUMENT (USAGE): the arguments do not fit together.
-absl::Status UsageError(std::string_view message);
-
 /// Runs a verb with a client of the NodeManager and returns the exit code.
 using ManagerVerb = std::function<int(client::Client& client)>;
 

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/context.h"
+#include "cluster/terminal/exit_code.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -24,10 +25,10 @@ absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
   }
   if (absl::ParseDuration(text, &ago) && ago >= absl::ZeroDuration())
     return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(absl::Now() - ago));
-  return UsageError(absl::StrCat(flag,
-                                 ": a time (2026-01-31T12:00:00Z) or how long ago (15m), "
-                                 "not \"",
-                                 text, "\""));
+  return terminal::UsageError(absl::StrCat(flag,
+                                           ": a time (2026-01-31T12:00:00Z) or how long ago (15m), "
+                                           "not \"",
+                                           text, "\""));
 }
 
 void JobFilter::AddTo(CLI::App& verb) {
@@ -48,13 +49,14 @@ absl::StatusOr<v1::ListJobsRequest> JobFilter::Request() const {
   if (!state.empty()) {
     v1::Job::State parsed{};
     if (!v1::Job::State_Parse(state, &parsed))
-      return UsageError("--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED");
+      return terminal::UsageError(
+          "--state: QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED or EXPIRED");
     request.add_states(parsed);
   }
   for (const std::string& label : labels) {
     const std::size_t equals = label.find('=');
     if (equals == std::string::npos || equals == 0)
-      return UsageError("--label: KEY=VALUE, not \"" + label + "\"");
+      return terminal::UsageError("--label: KEY=VALUE, not \"" + label + "\"");
     (*request.mutable_labels())[label.substr(0, equals)] = label.substr(equals + 1);
   }
   if (!since.empty()) {

@@ -17,7 +17,8 @@ Json JobDocument(const v1::Job& job, const std::vector<std::string>& files = {})
 /// Describes a job in a few lines for people.
 std::string JobText(const v1::Job& job);
 /// Prints the job, or in text the `files` that its result was written to.
-void PrintJob(const Context& context, const v1::Job& job, const std::vector<std::string>& files);
+void PrintJob(const Context& context, const v1::Job& job,
+              const std::vector<std::string>& files = {});
 /// These return how far a job is, as a share (0 to 1) and as text.
 double JobShare(const v1::Job& job);
 std::string JobProgressText(const v1::Job& job);

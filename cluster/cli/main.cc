@@ -42,6 +42,17 @@ void AddVerbs(CLI::App& app, Context& context) {
     CLI::App* added = parent.add_subcommand(std::string(word), std::string(verb.help));
     if (verb.help.empty()) added->group("");
     if (verb.define != nullptr) verb.define(*added, context);
+    // FindProgramCall() finds the calls as people write them. What only the parser understands
+    // ("--json=true") comes here.
+    if (verb.program != nullptr) {
+      added->callback([&context, &verb] {
+        context.action = [&context, &verb] {
+          ProgramCall call{.verb = &verb, .arguments = {}};
+          if (context.json) call.arguments.emplace_back("--json");
+          return RunProgram(context, call);
+        };
+      });
+    }
     // A verb that has neither a function nor a program only groups its own verbs.
     if (verb.define == nullptr && verb.program == nullptr) added->require_subcommand(1);
     parents[verb.name] = added;

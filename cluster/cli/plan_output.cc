@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/status.h"
+#include "cluster/terminal/exit_code.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -13,10 +14,6 @@ namespace {
 
 constexpr std::string_view kIdle = "idle";
 constexpr const char* kArrow = " → ";
-
-absl::Status BadUsage(std::string_view message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
-}
 
 /// Counts the characters that a terminal shows. Names are ASCII, but arrows are not.
 std::size_t Width(const std::string& text) {
@@ -150,11 +147,12 @@ absl::StatusOr<v1::Placement> ParsePlace(std::string_view text) {
   // The name of a set has no '/', but a pool's id may have a ':' after one.
   const std::size_t colon = text.find(':');
   if (colon != std::string_view::npos && colon < text.find('/')) {
-    if (colon == 0) return BadUsage("'" + std::string(text) + "': no workflow set before ':'");
+    if (colon == 0)
+      return terminal::UsageError("'" + std::string(text) + "': no workflow set before ':'");
     placement.set_workflow_set(std::string(text.substr(0, colon)));
     text.remove_prefix(colon + 1);
   }
-  if (text.empty()) return BadUsage("a pool is missing; 'idle' is the idle pool");
+  if (text.empty()) return terminal::UsageError("a pool is missing; 'idle' is the idle pool");
   if (text != kIdle) placement.set_pool(std::string(text));
   return placement;
 }
@@ -162,8 +160,9 @@ absl::StatusOr<v1::Placement> ParsePlace(std::string_view text) {
 absl::StatusOr<v1::Move> ParseMove(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return BadUsage("'" + std::string(text) +
-                    "' is not NODE=POOL (see `onepiece status` and `onepiece rebalance status`)");
+    return terminal::UsageError(
+        "'" + std::string(text) +
+        "' is not NODE=POOL (see `onepiece status` and `onepiece rebalance status`)");
   }
   const auto place = ParsePlace(text.substr(equals + 1));
   if (!place.ok()) return base::Annotate(place.status(), "'" + std::string(text) + "'");

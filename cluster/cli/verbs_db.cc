@@ -12,6 +12,7 @@
 #include "cluster/cli/plan_verbs.h"
 #include "cluster/client/databases.h"
 #include "cluster/client/receive_file.h"
+#include "cluster/terminal/exit_code.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
@@ -213,7 +214,7 @@ int RunGet(const Context& context, client::Client& client, const DatabaseArgumen
   const bool part = arguments.offset_bytes > 0 || arguments.limit_bytes > 0;
   if (arguments.output.empty()) {
     if (part || !arguments.artifact.empty())
-      return context.Fail(UsageError("--artifact, --offset and --bytes need -o FILE"));
+      return context.Fail(terminal::UsageError("--artifact, --offset and --bytes need -o FILE"));
     return ShowRecord(context, *answers, *uid);
   }
   v1::FetchResultRequest request;
@@ -267,7 +268,7 @@ absl::StatusOr<v1::PurgeResultsRequest> PurgeRequest(const DatabaseArguments& ar
   request.set_all(arguments.all);
   if (arguments.uids.empty() && arguments.app.empty() && arguments.ended_before.empty() &&
       !arguments.all) {
-    return UsageError("say which results: UIDs, --app, --ended-before, or --all");
+    return terminal::UsageError("say which results: UIDs, --app, --ended-before, or --all");
   }
   return request;
 }
@@ -307,7 +308,7 @@ int RunPurge(const Context& context, client::Client& client, const DatabaseArgum
   auto request = PurgeRequest(arguments);
   if (!request.ok()) return context.Fail(request.status());
   if (!arguments.dry_run && !arguments.yes && (context.json || isatty(STDIN_FILENO) != 1)) {
-    return context.Fail(UsageError(
+    return context.Fail(terminal::UsageError(
         "results that are purged are gone: look with --dry-run, and say --yes where nobody can be "
         "asked"));
   }

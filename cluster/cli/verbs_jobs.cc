@@ -68,14 +68,14 @@ int RunWatch(const Context& context, client::Client& client, const JobVerbArgume
         base::SystemClock().Now() + std::chrono::hours(24), stop);
   }
   if (!job.ok()) return context.Fail(job.status());
-  context.Print(JobDocument(*job), JobText(*job));
+  PrintJob(context, *job);
   return ExitCodeOfJob(*job);
 }
 
 int RunCancel(const Context& context, client::Client& client, const JobVerbArguments& arguments) {
   const auto job = client.Cancel(arguments.uid);
   if (!job.ok()) return context.Fail(job.status());
-  context.Print(JobDocument(*job), JobText(*job));
+  PrintJob(context, *job);
   if (job->state() == v1::Job::CANCELLED) return terminal::kOk;
   context.Say("onepiece: the job has ended already");
   return terminal::kPrecondition;

@@ -15,6 +15,7 @@
 #include "cluster/local/control.h"
 #include "cluster/local/resources.h"
 #include "cluster/session/session.h"
+#include "cluster/terminal/exit_code.h"
 #include "cluster/terminal/interrupt.h"
 #include "cluster/terminal/progress_bar.h"
 
@@ -31,14 +32,8 @@ struct ShowOptions {
 };
 
 absl::Status BadTime(const std::string& text, const char* allowed) {
-  return base::MakeError(
-      absl::StatusCode::kInvalidArgument, "USAGE",
+  return terminal::UsageError(
       absl::StrCat("'", base::ToUtf8(text, 100), "' is no time: give ", allowed));
-}
-
-std::string LocalTimeText(std::int64_t unix_ms) {
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixMillis(unix_ms),
-                          absl::LocalTimeZone());
 }
 
 absl::StatusOr<std::vector<history::Rule>> LoadRules() {
@@ -97,17 +92,17 @@ int Report(const Context& context, const std::string& file) {
   if (!recording.ok()) return context.Fail(recording.status());
   const auto info = (*recording)->Info();
   if (!info.ok()) return context.Fail(info.status());
-  context.Print(
-      {{"file", file},
-       {"cluster_id", info->cluster_id},
-       {"from_unix_ms", info->interval.from_ms},
-       {"to_unix_ms", info->interval.to_ms},
-       {"ticks", info->ticks},
-       {"bytes", info->bytes}},
-      absl::StrFormat("%s: cluster %s from %s to %s, %d ticks, %s\n", file,
-                      base::ToUtf8(info->cluster_id, 200), LocalTimeText(info->interval.from_ms),
-                      LocalTimeText(info->interval.to_ms), info->ticks,
-                      terminal::HumanBytes(info->bytes)));
+  context.Print({{"file", file},
+                 {"cluster_id", info->cluster_id},
+                 {"from_unix_ms", info->interval.from_ms},
+                 {"to_unix_ms", info->interval.to_ms},
+                 {"ticks", info->ticks},
+                 {"bytes", info->bytes}},
+                absl::StrFormat("%s: cluster %s from %s to %s, %d ticks, %s\n", file,
+                                base::ToUtf8(info->cluster_id, 200),
+                                history::TimeText(info->interval.from_ms),
+                                history::TimeText(info->interval.to_ms), info->ticks,
+                                terminal::HumanBytes(info->bytes)));
   return terminal::kOk;
 }
 
@@ -205,11 +200,12 @@ Json InfoDocument(const history::RecordingInfo& info, const std::vector<history:
 std::string InfoText(const history::RecordingInfo& info, const std::vector<history::Gap>& gaps) {
   std::string text = absl::StrFormat(
       "cluster %s%s\nfrom %s to %s: %d ticks, %s\n", base::ToUtf8(info.cluster_id, 200),
-      info.live ? " (being recorded)" : "", LocalTimeText(info.interval.from_ms),
-      LocalTimeText(info.interval.to_ms), info.ticks, terminal::HumanBytes(info.bytes));
+      info.live ? " (being recorded)" : "", history::TimeText(info.interval.from_ms),
+      history::TimeText(info.interval.to_ms), info.ticks, terminal::HumanBytes(info.bytes));
   for (const history::Gap& gap : gaps) {
-    absl::StrAppend(&text, "gap  ", LocalTimeText(gap.interval.from_ms), " to ",
-                    LocalTimeText(gap.interval.to_ms), "  ", base::ToUtf8(gap.reason, 300), "\n");
+    absl::StrAppend(&text, "gap  ", history::TimeText(gap.interval.from_ms), " to ",
+                    history::TimeText(gap.interval.to_ms), "  ", base::ToUtf8(gap.reason, 300),
+                    "\n");
   }
   return text;
 }
@@ -277,7 +273,7 @@ Json SnapshotDocument(const session::Snapshot& snapshot) {
 }
 
 std::string SnapshotText(const session::Snapshot& snapshot) {
-  std::string text = "At " + LocalTimeText(snapshot.at_ms) + "\n";
+  std::string text = "At " + history::TimeText(snapshot.at_ms) + "\n";
   const auto percent = [](bool known, double value) {
     return known ? absl::StrFormat("%3.0f %%", value * 100) : std::string("  ?  ");
   };

@@ -3,6 +3,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client_impl.h"
+#include "cluster/job/job_record.h"
 #include "cluster/rpc/server.h"
 
 namespace onepiece::client {
@@ -111,9 +112,6 @@ absl::StatusOr<v1::Workflow> Client::ApplyWorkflow(const v1::ApplyWorkflowReques
 
 std::string JobName(std::string_view uid) { return "jobs/" + std::string(uid); }
 
-bool IsTerminal(v1::Job::State state) {
-  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED ||
-         state == v1::Job::EXPIRED;
-}
+bool IsTerminal(v1::Job::State state) { return job::IsTerminal(state); }
 
 }  // namespace onepiece::client

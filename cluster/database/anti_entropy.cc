@@ -30,13 +30,6 @@ std::vector<std::string> NodeIds(const node::Routing& routing) {
   return ids;
 }
 
-std::optional<v1::Endpoint> FindDatabase(const node::Routing& routing, const std::string& node_id) {
-  for (const v1::Endpoint& database : routing.table().databases()) {
-    if (database.node_id() == node_id) return database;
-  }
-  return std::nullopt;
-}
-
 std::optional<base::Uid> UidOfBytes(const std::string& bytes) {
   std::array<std::uint8_t, 16> uid{};
   if (bytes.size() != uid.size()) return std::nullopt;
@@ -141,7 +134,7 @@ absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
 absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
   if (request.node_id() == options_.node_id ||
-      !FindDatabase(*view_.routing(), request.node_id()).has_value()) {
+      !view_.routing()->FindDatabase(request.node_id()).has_value()) {
     return OtherView("the caller is not among the other databases");
   }
   if (request.records_size() > kMaxUidsPerCall || request.results_size() > kMaxUidsPerCall) {
@@ -382,14 +375,14 @@ void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
 
 std::optional<v1::Endpoint> AntiEntropy::NextDue() {
   const std::shared_ptr<const node::Routing> routing = view_.routing();
-  const std::optional<v1::Endpoint> self = FindDatabase(*routing, options_.node_id);
+  const std::optional<v1::Endpoint> self = routing->FindDatabase(options_.node_id);
   std::vector<std::string> databases = NodeIds(*routing);
   const base::MonotonicTime now = clock_.Now();
   const base::MutexLock lock(mutex_);
   const bool others = databases != databases_;
   databases_ = std::move(databases);
   std::erase_if(contacts_, [&](const auto& known) {
-    const std::optional<v1::Endpoint> peer = FindDatabase(*routing, known.first);
+    const std::optional<v1::Endpoint> peer = routing->FindDatabase(known.first);
     return !peer.has_value() || peer->incarnation() != known.second.incarnation;
   });
   std::optional<v1::Endpoint> due;

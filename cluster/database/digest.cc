@@ -4,17 +4,11 @@
 #include <string_view>
 
 #include "cluster/base/canonical_bytes.h"
+#include "cluster/base/split_mix64.h"
 #include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 namespace {
-
-// SplitMix64's finisher: every bit of the input moves every bit of the output.
-std::uint64_t Mix(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
-}
 
 // Reads at most 8 bytes, little-endian on every machine, because digests travel between machines.
 std::uint64_t Load(std::string_view bytes) {
@@ -29,9 +23,9 @@ std::uint64_t Hash(std::string_view bytes, std::uint64_t seed) {
   constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;  // Keeps words of zeros apart.
   std::uint64_t hash = seed ^ bytes.size();
   for (std::size_t at = 0; at < bytes.size(); at += 8) {
-    hash = Mix(hash + kStep + Load(bytes.substr(at, 8)));
+    hash = base::Mix64(hash + kStep + Load(bytes.substr(at, 8)));
   }
-  return Mix(hash + kStep);
+  return base::Mix64(hash + kStep);
 }
 
 std::uint64_t HashOf(const base::Uid& uid) {
@@ -52,11 +46,11 @@ std::uint64_t DigestOf(const v1::JobRecord& record, bool has_bytes) {
 }
 
 void Digests::Add(const base::Uid& uid, std::uint64_t digest) {
-  values_[static_cast<std::size_t>(BucketOf(uid))] += Mix(digest ^ HashOf(uid));
+  values_[static_cast<std::size_t>(BucketOf(uid))] += base::Mix64(digest ^ HashOf(uid));
 }
 
 void Digests::Remove(const base::Uid& uid, std::uint64_t digest) {
-  values_[static_cast<std::size_t>(BucketOf(uid))] -= Mix(digest ^ HashOf(uid));
+  values_[static_cast<std::size_t>(BucketOf(uid))] -= base::Mix64(digest ^ HashOf(uid));
 }
 
 std::vector<int> Digests::Differing(std::span<const std::uint64_t> theirs) const {

@@ -17,14 +17,6 @@ constexpr std::size_t kRecordsPerCall = 256;
 /// Keeps a call well below the transport's message limit, however large the records are.
 constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
 
-std::vector<v1::Endpoint> FindEndpoints(const node::Routing& routing, const std::string& node_id) {
-  std::vector<v1::Endpoint> found;
-  for (const v1::Endpoint& database : routing.table().databases()) {
-    if (database.node_id() == node_id) found.push_back(database);
-  }
-  return found;
-}
-
 }  // namespace
 
 bool Peer::Queue::Add(const base::Uid& uid, bool is_urgent) {
@@ -113,9 +105,7 @@ PeerStats Peer::stats() const {
 }
 
 std::optional<v1::Endpoint> Peer::Endpoint() const {
-  std::vector<v1::Endpoint> found = FindEndpoints(*view_.routing(), options_.node_id);
-  if (found.empty()) return std::nullopt;
-  return std::move(found.front());
+  return view_.routing()->FindDatabase(options_.node_id);
 }
 
 void Peer::Note(const v1::Endpoint& endpoint, bool took) {
@@ -238,7 +228,9 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
   // incarnation.
   const node::Destination target{.patience = base::Scaled(options_.patience),
                                  .candidates = [this](const node::Routing& routing) {
-                                   return FindEndpoints(routing, options_.node_id);
+                                   const auto found = routing.FindDatabase(options_.node_id);
+                                   return found.has_value() ? std::vector{*found}
+                                                            : std::vector<v1::Endpoint>();
                                  }};
   const auto sent =
       outbox_.Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout));

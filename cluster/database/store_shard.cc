@@ -234,14 +234,15 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
     return Insert(uid, record) != nullptr;  // No Notify: its sender has the record.
   }
   const std::string before = base::CanonicalBytes(entry->record);
-  if (before == base::CanonicalBytes(theirs)) return true;
+  const std::string told = base::CanonicalBytes(theirs);
+  if (before == told) return true;
   JobRecord joined = job::Join(entry->record, theirs);
   const std::string after = base::CanonicalBytes(joined);
   if (after != before) {
     entry->record = std::move(joined);
     Committed(*entry);
   }
-  if (after != base::CanonicalBytes(theirs)) Notify(*entry, Change::kRecord);
+  if (after != told) Notify(*entry, Change::kRecord);
   return true;
 }
 

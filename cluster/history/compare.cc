@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/utf8.h"
+#include "cluster/client/client.h"
 #include "cluster/history/pieces.h"
 
 namespace onepiece::history {
@@ -104,7 +105,7 @@ Entities JobsOf(const session::JobList& list) {
   std::map<int, std::uint64_t> counts;
   std::uint64_t unknown = 0, active = 0;
   for (const session::JobEntry& entry : list.jobs) {
-    if (!HasEnded(*entry.job)) ++active;
+    if (!client::IsTerminal(entry.job->state())) ++active;
     if (entry.certainty == session::Certainty::kUnknownAtEnd) {
       ++unknown;
     } else {

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "cluster/base/status.h"
 #include "cluster/history/codec.h"
+#include "cluster/history/recording.h"
 
 namespace onepiece::history {
 namespace {

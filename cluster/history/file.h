@@ -76,8 +76,6 @@ class FileLock {
   const int file_;
 };
 
-/// Writes a time for people, in their time zone.
-std::string TimeText(std::int64_t at_ms);
 absl::Status FileExists(const std::string& path);
 /// Renames a file and never replaces another one.
 ///

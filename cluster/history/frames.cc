@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
+#include "cluster/history/recording.h"
 
 namespace onepiece::history {
 namespace {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/status.h"
+#include "cluster/client/client.h"
 #include "cluster/history/conditions.h"
 #include "onepiece/v1/recording.pb.h"
 
@@ -567,16 +568,11 @@ session::Snapshot PutTogether(const Things& things, std::vector<session::JobEntr
   return snapshot;
 }
 
-bool HasEnded(const v1::Job& job) {
-  return job.state() != v1::Job::QUEUED && job.state() != v1::Job::RUNNING &&
-         job.state() != v1::Job::STATE_UNSPECIFIED;
-}
-
 JobsToRecord ChooseJobs(const session::JobList& list) {
   JobsToRecord chosen;
   std::size_t active = 0, ended = 0;
   for (const session::JobEntry& entry : list.jobs) {
-    const bool has_ended = HasEnded(*entry.job);
+    const bool has_ended = client::IsTerminal(entry.job->state());
     if (has_ended ? ended < kMaxEndedJobs : active < kMaxActiveJobs) {
       chosen.jobs.push_back(&entry);
       ++(has_ended ? ended : active);

@@ -54,7 +54,6 @@ struct JobsToRecord {
 inline constexpr std::size_t kMaxActiveJobs = 10'000;
 inline constexpr std::size_t kMaxEndedJobs = 1'000;
 JobsToRecord ChooseJobs(const session::JobList& list);
-[[nodiscard]] bool HasEnded(const v1::Job& job);
 std::string JobBytes(const session::JobEntry& entry);
 std::optional<session::JobEntry> ParseJob(std::string_view bytes);
 

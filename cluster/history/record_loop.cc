@@ -39,8 +39,7 @@ void RecordLoop::Run(const std::stop_token& stop) {
     Tick();
     // Ticks that were missed, because the computer slept or the disk was slow, are not made up for.
     next = std::max(next + kTick, clock_.Now());
-    base::MutexLock lock(work_mutex_);
-    clock_.WaitUntil(nobody_, lock, stop, next, [] { return false; });
+    clock_.Pause(stop, next - clock_.Now());
   }
 }
 

@@ -84,7 +84,6 @@ class RecordLoop {
   base::Clock& clock_;
 
   base::Mutex work_mutex_;
-  base::CondVar nobody_;
   AlertEngine engine_ ABSL_GUARDED_BY(work_mutex_);
   session::Part<session::Alerts> alerts_ ABSL_GUARDED_BY(work_mutex_);
   std::unique_ptr<Recorder> recorder_ ABSL_GUARDED_BY(work_mutex_) ABSL_PT_GUARDED_BY(work_mutex_);

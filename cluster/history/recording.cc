@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/client/client.h"
 #include "cluster/history/file.h"
 #include "cluster/history/frames.h"
 #include "cluster/history/marks.h"
@@ -367,7 +368,8 @@ absl::StatusOr<std::shared_ptr<const session::Snapshot>> Recording::Impl::At(std
   const bool at_end = frame->at_ms == last && !FileLock::IsTaken(path_);
   std::vector<session::JobEntry> jobs = shape_.Jobs();
   for (session::JobEntry& entry : jobs) {
-    if (at_end && !HasEnded(*entry.job)) entry.certainty = session::Certainty::kUnknownAtEnd;
+    if (at_end && !client::IsTerminal(entry.job->state()))
+      entry.certainty = session::Certainty::kUnknownAtEnd;
   }
   session::Snapshot snapshot = PutTogether(shape_.things, std::move(jobs), find);
   snapshot.at_ms = frame->at_ms;

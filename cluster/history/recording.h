@@ -27,6 +27,9 @@
 
 namespace onepiece::history {
 
+/// Writes a time for people, in their time zone.
+std::string TimeText(std::int64_t at_ms);
+
 struct Interval {
   std::int64_t from_ms = 0, to_ms = 0;
 };

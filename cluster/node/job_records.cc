@@ -14,6 +14,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
 #include "cluster/rpc/channel.h"
 #include "grpcpp/completion_queue.h"
 #include "onepiece/v1/database.grpc.pb.h"
@@ -68,15 +69,10 @@ struct Misses {
   }
 };
 
-bool HasEnded(const v1::Job& job) {
-  return job.state() != v1::Job::STATE_UNSPECIFIED && job.state() != v1::Job::QUEUED &&
-         job.state() != v1::Job::RUNNING;
-}
-
 /// Returns true when `a` is further in the life of the same job than `b`.
 bool IsFurther(const v1::Job& a, const v1::Job& b) {
-  return std::tuple(HasEnded(a), !IsLost(a), a.state(), a.stage_index(), a.step()) >
-         std::tuple(HasEnded(b), !IsLost(b), b.state(), b.stage_index(), b.step());
+  return std::tuple(job::IsTerminal(a.state()), !IsLost(a), a.state(), a.stage_index(), a.step()) >
+         std::tuple(job::IsTerminal(b.state()), !IsLost(b), b.state(), b.stage_index(), b.step());
 }
 
 /// Remembers which database took the last write of a job. Evicts the least recently used jobs.
@@ -388,7 +384,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
       lost = job;
       return false;
     }
-    ended = HasEnded(job);
+    ended = job::IsTerminal(job.state());
     return sink(job);
   };
   while (true) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "cluster/base/split_mix64.h"
+
 namespace onepiece::node {
 namespace {
 
@@ -92,6 +94,12 @@ std::vector<v1::Endpoint> Routing::DatabasesFor(const base::Uid& uid) const {
 
 std::vector<v1::Endpoint> Routing::Databases() const { return ToVector(table_.databases()); }
 
+std::optional<v1::Endpoint> Routing::FindDatabase(std::string_view node_id) const {
+  const auto found = std::ranges::find(table_.databases(), node_id, &v1::Endpoint::node_id);
+  if (found == table_.databases().end()) return std::nullopt;
+  return *found;
+}
+
 std::vector<v1::Endpoint> Routing::Proxies() const { return ToVector(table_.proxies()); }
 
 std::uint64_t RendezvousWeight(const base::Uid& uid, std::string_view node_id) {
@@ -101,9 +109,7 @@ std::uint64_t RendezvousWeight(const base::Uid& uid, std::string_view node_id) {
   for (const char byte : node_id) add(static_cast<std::uint8_t>(byte));
   // FNV leaves the last bytes in the low bits only, so names that differ at their end need the
   // mixer.
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
-  return hash ^ (hash >> 31);
+  return base::Mix64(hash);
 }
 
 }  // namespace onepiece::node

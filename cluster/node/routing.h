@@ -59,6 +59,8 @@ class Routing {
   /// compute the same order, and a database that comes or goes moves only its own jobs.
   [[nodiscard]] std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) const;
   [[nodiscard]] std::vector<v1::Endpoint> Databases() const;
+  /// Returns the database of this name, or nullopt when the table has none.
+  [[nodiscard]] std::optional<v1::Endpoint> FindDatabase(std::string_view node_id) const;
   [[nodiscard]] std::vector<v1::Endpoint> Proxies() const;
 
  private:

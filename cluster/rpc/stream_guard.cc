@@ -37,14 +37,13 @@ std::size_t StreamGuard::streams() const {
 
 void StreamGuard::CancelStalled(const std::stop_token& stop) {
   const base::Duration limit = base::Scaled(options_.stall_limit);
-  base::MutexLock lock(mutex_);
-  while (!stop.stop_requested()) {
+  // A stall is noticed at most an eighth of the limit late.
+  while (clock_.Pause(stop, limit / 8)) {
     const base::MonotonicTime now = clock_.Now();
+    const base::MutexLock lock(mutex_);
     for (const auto& [stream, moved] : streams_) {
       if (now - moved >= limit) stream->context_.TryCancel();
     }
-    // Only `stop` ends this wait early. A stall is noticed at most an eighth of the limit late.
-    (void)clock_.WaitUntil(ended_, lock, stop, now + limit / 8, [] { return false; });
   }
 }
 

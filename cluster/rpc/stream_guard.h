@@ -57,7 +57,6 @@ class StreamGuard {
   const StreamGuardOptions options_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  base::CondVar ended_;
   // The admitted streams, and when each moved last.
   std::map<Stream*, base::MonotonicTime> streams_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;  // Last: ends before what it uses.

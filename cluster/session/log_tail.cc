@@ -99,11 +99,12 @@ class LogTail::Impl {
       if (stop.stop_requested()) return;
       if (answered) pause = kFirstPause;
       if (answered && end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) continue;
-      base::MutexLock lock(mutex_);
-      unreachable_[process.node_id] =
-          end.ok() ? "the process has ended the stream" : Explain(rpc::FromGrpc(end));
-      base::Clock& clock = base::SystemClock();
-      clock.WaitUntil(condition_, lock, stop, clock.Now() + pause, [] { return false; });
+      {
+        const base::MutexLock lock(mutex_);
+        unreachable_[process.node_id] =
+            end.ok() ? "the process has ended the stream" : Explain(rpc::FromGrpc(end));
+      }
+      if (!base::SystemClock().Pause(stop, pause)) return;
       pause = std::min<base::Duration>(pause * 2, kMaxPause);
     }
   }
@@ -154,7 +155,6 @@ class LogTail::Impl {
   base::Mutex threads_mutex_;
 
   base::Mutex mutex_ ABSL_ACQUIRED_AFTER(threads_mutex_);
-  base::CondVar condition_;  // Only waited on: pauses end by time or stop.
   std::deque<LogEntry> waiting_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   // The errors, by node id.

@@ -49,4 +49,8 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
+absl::Status UsageError(std::string_view message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
+}
+
 }  // namespace onepiece::terminal

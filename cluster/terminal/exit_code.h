@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 
@@ -25,5 +26,8 @@ std::string ExitCodesHelp();
 
 /// Returns the exit code that stands for an error.
 int ExitCodeOf(const absl::Status& status);
+
+/// Returns INVALID_ARGUMENT (USAGE): the arguments do not fit together.
+absl::Status UsageError(std::string_view message);
 
 }  // namespace onepiece::terminal

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
+#include "cluster/terminal/exit_code.h"
 
 namespace onepiece::terminal {
 
@@ -46,8 +47,7 @@ int RunCommandLine(CLI::App& app, Output& output, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // The parser may have stopped before it reached the flag, so the flag is looked for here.
     output.json = std::find(argv, argv + argc, std::string_view("--json")) != argv + argc;
-    const int code = output.Fail(
-        base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", error.what()), kUsage);
+    const int code = output.Fail(UsageError(error.what()), kUsage);
     std::cerr << "Run `onepiece --help` or `onepiece VERB --help`.\n";
     return code;
   }

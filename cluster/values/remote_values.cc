@@ -162,7 +162,6 @@ class RemoteValuesImpl final : public RemoteValues {
   base::Clock& clock_;
   Stub stub_;
   base::Mutex mutex_;
-  base::CondVar never_;
   std::map<std::uint32_t, Kept> connections_ ABSL_GUARDED_BY(mutex_);
   std::jthread sweeper_;  // The last member, so that it stops before the others are destroyed.
 };
@@ -321,17 +320,14 @@ void RemoteValuesImpl::Abandon(std::uint64_t reservation) {
 }
 
 void RemoteValuesImpl::CloseIdle(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
+  while (clock_.Pause(stop, base::Scaled(kSweep))) {
     std::vector<std::shared_ptr<Connection>> idle;  // Closed without the lock.
-    base::MutexLock lock(mutex_);
-    // Only `stop` ends this wait early.
-    (void)never_.WaitFor(lock, stop, base::Scaled(kSweep), [] { return false; });
+    const base::MutexLock lock(mutex_);
     for (auto it = connections_.begin(); it != connections_.end();) {
       const bool unused = it->first != kIndex && clock_.Now() - it->second.used > kIdle;
       if (unused) idle.push_back(std::move(it->second.connection));
       it = unused ? connections_.erase(it) : std::next(it);
     }
-    lock.Unlock();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
+#include "cluster/base/split_mix64.h"
 #include "cluster/base/status.h"
 #include "cluster/values/enrollments.h"
 
@@ -25,12 +26,8 @@ constexpr std::uint64_t kMaxValues = std::uint64_t{1} << 24;
 
 using Line = std::array<std::uint64_t, kLineWords>;
 
-// SplitMix64's finisher.
 constexpr std::uint64_t Mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
+  return base::Mix64(value + 0x9e3779b97f4a7c15);  // The step keeps 0 from staying 0.
 }
 
 std::uint64_t MixAll(std::span<const std::uint64_t> words) {

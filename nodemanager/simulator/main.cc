@@ -10,6 +10,7 @@
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
 #include "cluster/local/resources.h"
+#include "cluster/terminal/exit_code.h"
 #include "cluster/terminal/interrupt.h"
 #include "cluster/terminal/output.h"
 #include "cluster/terminal/progress_bar.h"
@@ -54,22 +55,18 @@ struct SimulateOptions {
   std::string output;
 };
 
-absl::Status Usage(const std::string& message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "USAGE", message);
-}
-
 // "elasticity.window_s=60" is the YAML "elasticity:\n  window_s: 60".
 absl::Status Apply(const std::string& setting, v1::SimulationConfig& settings) {
   const std::size_t equals = setting.find('=');
   if (equals == std::string::npos || equals == 0 || setting.find('\n') != std::string::npos)
-    return Usage("--set " + setting + ": write KEY=VALUE");
+    return terminal::UsageError("--set " + setting + ": write KEY=VALUE");
   const std::string key = setting.substr(0, equals), value = setting.substr(equals + 1);
   const std::size_t dot = key.find('.');
   const std::string yaml = dot == std::string::npos
                                ? key + ": " + value
                                : key.substr(0, dot) + ":\n  " + key.substr(dot + 1) + ": " + value;
   const absl::Status status = config::ParseYaml(yaml, "--set " + setting, &settings);
-  return status.ok() ? status : Usage(base::Message(status));
+  return status.ok() ? status : terminal::UsageError(base::Message(status));
 }
 
 absl::Status LoadProfile(const std::string& name, v1::SimulationProfile& profile) {
@@ -101,7 +98,7 @@ absl::StatusOr<std::vector<Arrival>> LoadWorkload(const std::string& workload, c
                            "cannot read the trace " + workload);
   }
   constexpr std::uintmax_t kMost = std::uintmax_t{1} << 30;
-  if (bytes > kMost) return Usage("the trace " + workload + " is larger than 1 GiB");
+  if (bytes > kMost) return terminal::UsageError("the trace " + workload + " is larger than 1 GiB");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   return ParseTrace(text, workload, system);
 }

@@ -1,24 +1,22 @@
 #include "stages/model/content_hash.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <tuple>
 
 #include "absl/cleanup/cleanup.h"
-#include "cluster/base/check.h"
 #include "cluster/base/mutex.h"
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "stages/model/weights.h"
 
@@ -28,30 +26,6 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxRemembered = 4096;
 constexpr unsigned kMaxReaders = 16;
-
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    ONEPIECE_CHECK(context_ != nullptr &&
-                   EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1);
-  }
-  void Update(const void* data, std::size_t size) {
-    ONEPIECE_CHECK(EVP_DigestUpdate(context_.get(), data, size) == 1);
-  }
-  std::string FinishHex() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned int length = 0;
-    ONEPIECE_CHECK(EVP_DigestFinal_ex(context_.get(), digest.data(), &length) == 1);
-    std::string hex;
-    for (unsigned int i = 0; i < length; ++i) {
-      for (const int nibble : {digest[i] >> 4, digest[i] & 15}) hex += "0123456789abcdef"[nibble];
-    }
-    return hex;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
 
 // Device, inode, size, and nanoseconds of the last change of content and of the inode.
 using FileIdentity = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;
@@ -101,14 +75,14 @@ absl::StatusOr<std::string> HashOfFile(const std::string& path) {
   if (::fstat(file, &status) != 0) return CannotRead(path);
   const FileIdentity identity = IdentityOf(status);
   if (auto known = ProcessMemory().Find(identity)) return *std::move(known);
-  Sha256 sha256;
+  base::Sha256 sha256;
   std::vector<std::byte> buffer(kReadBytes);
   while (true) {
     const ssize_t count = ::read(file, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return CannotRead(path);
     if (count == 0) break;
-    sha256.Update(buffer.data(), static_cast<std::size_t>(count));
+    sha256.Update(std::as_bytes(std::span(buffer).first(static_cast<std::size_t>(count))));
   }
   std::string hash = sha256.FinishHex();
   if (::fstat(file, &status) == 0 && IdentityOf(status) == identity)
@@ -118,18 +92,12 @@ absl::StatusOr<std::string> HashOfFile(const std::string& path) {
 
 }  // namespace
 
-std::string Sha256Hex(std::span<const std::byte> bytes) {
-  Sha256 sha256;
-  sha256.Update(bytes.data(), bytes.size());
-  return sha256.FinishHex();
-}
-
 std::string HashOfParts(std::initializer_list<std::string_view> parts) {
-  Sha256 sha256;
+  base::Sha256 sha256;
   for (const std::string_view part : parts) {
     const std::uint64_t size = part.size();
-    sha256.Update(&size, sizeof(size));
-    sha256.Update(part.data(), part.size());
+    sha256.Update(std::as_bytes(std::span(&size, 1)));
+    sha256.Update(part);
   }
   return sha256.FinishHex();
 }
@@ -152,7 +120,7 @@ absl::StatusOr<std::string> HashOfFiles(const std::vector<std::string>& paths) {
     ONEPIECE_RETURN_IF_ERROR(hash.status());
     all += *hash;
   }
-  return Sha256Hex(std::as_bytes(std::span(all)));
+  return base::Sha256Hex(std::as_bytes(std::span(all)));
 }
 
 absl::StatusOr<std::string> ComponentHash(const std::string& dir) {

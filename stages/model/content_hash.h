@@ -1,9 +1,7 @@
-// SHA-256 of bytes, of files, and of what identifies a component or a computation.
+// SHA-256 of files, and of what identifies a component or a computation.
 #pragma once
 
-#include <cstddef>
 #include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +10,8 @@
 
 namespace onepiece::model {
 
-/// Returns 64 hexadecimal digits.
-std::string Sha256Hex(std::span<const std::byte> bytes);
-
-/// Returns Sha256Hex over `parts` and their lengths, so that different parts never give the same
-/// input.
+/// Returns base::Sha256Hex over `parts` and their lengths, so that different parts never give the
+/// same input.
 std::string HashOfParts(std::initializer_list<std::string_view> parts);
 
 /// Returns one hash of the contents of these files, in this order. Their names do not count. Reads

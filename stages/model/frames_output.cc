@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "stages/model/content_hash.h"
 #include "stages/sdk/parameters.h"
 
 namespace onepiece::model {
@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<sdk::Artifact>> PngArtifacts(const media::FramesView&
 }  // namespace
 
 sdk::Artifact FramesChecksum(const media::FramesView& frames) {
-  return message::BytesArtifact("frames_sha256", "text/plain", Sha256Hex(frames.rgb));
+  return message::BytesArtifact("frames_sha256", "text/plain", base::Sha256Hex(frames.rgb));
 }
 
 absl::StatusOr<std::vector<sdk::Artifact>> EncodeFrames(const media::FramesView& frames,
