@@ -19,7 +19,7 @@ Acceptor::Acceptor(DurableState state, Duration lease, Time now)
       members_(snapshot_->members),
       bound_(promised_),
       bound_until_(now) {
-  ONEPIECE_CHECK(id_ != 0);
+  ONEPIECE_CHECK(id_ != ReplicaId{});
   ONEPIECE_CHECK(log_.first() <= snapshot_->index + 1 && log_.last() >= chosen_);
   for (Slot slot = snapshot_->index + 1; slot <= chosen_; ++slot) {
     const LogEntry& entry = log_.At(slot).entry;

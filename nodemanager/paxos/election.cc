@@ -22,7 +22,7 @@ bool Replica::Impl::CanLead() const {
 
 bool Replica::Impl::HearsLeader(Time now, ReplicaId candidate, Ballot given_up) const {
   if (IsLeader()) return true;
-  return leader != 0 && leader != candidate && leader_ballot != given_up &&
+  return leader != ReplicaId{} && leader != candidate && leader_ballot != given_up &&
          now - heard < options.election_min;
 }
 
@@ -33,12 +33,12 @@ bool Replica::Impl::IsStranger(ReplicaId candidate, Slot chosen) const {
 }
 
 void Replica::Impl::Campaign(Time now, Outputs& out) {
-  leader = 0;
+  leader = {};
   Become(Role::kFollower, now, out);
   if (failed_campaigns > 0) {
     // This replica may have lost its seat without knowing. The leader, if there is one, then feeds
     // it as a learner.
-    Send(0, Join{options.name, options.address, acceptor.match(), options.version}, out);
+    Send(ReplicaId{}, Join{options.name, options.address, acceptor.match(), options.version}, out);
   }
   if (!CanLead()) return;
   const Ballot ballot{max_round + 1, id()};
@@ -54,7 +54,7 @@ void Replica::Impl::Campaign(Time now, Outputs& out) {
   // A lone voter goes straight to phase 1.
   if (candidacy.votes.size() >= members().quorum()) return StartPrepare(now, out);
   for (const Seat& seat : members().seats) {
-    if (seat.replica == 0 || seat.replica == id()) continue;
+    if (seat.replica == ReplicaId{} || seat.replica == id()) continue;
     Send(seat.replica, PreVote{ballot, acceptor.chosen(), released}, out);
   }
 }
@@ -102,13 +102,13 @@ void Replica::Impl::StartPrepare(Time now, Outputs& out) {
   NoteRound(ballot);
   acceptor.Promise(ballot, out);
   role = Role::kCandidate;
-  leader = 0;
+  leader = {};
   candidacy = {};
   candidacy.ballot = ballot;
   candidacy.prepared = true;
   ArmElection(now);
   for (const Seat& seat : members().seats) {
-    if (seat.replica == 0 || seat.replica == id()) continue;
+    if (seat.replica == ReplicaId{} || seat.replica == id()) continue;
     Send(seat.replica, Prepare{ballot, acceptor.chosen(), released}, out);
   }
   // Its own promise counts like any other's, after it is durable. It need not report what this
@@ -124,7 +124,7 @@ void Replica::Impl::On(Time now, ReplicaId from, const Prepare& m, Outputs& out)
   if (!IsStranger(from, m.chosen) &&
       acceptor.MayPromise(now, m.ballot, m.chosen, m.released, !CanLead())) {
     Become(Role::kFollower, now, out);
-    leader = 0;
+    leader = {};
     acceptor.Promise(m.ballot, out);
     promise.granted = true;
     promise.promised = m.ballot;

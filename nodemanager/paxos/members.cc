@@ -34,7 +34,7 @@ void Replica::Impl::SyncPeers(Time now) {
   const auto keep = [&](ReplicaId replica) {
     if (Peer* known = FindPeer(replica)) {
       peers.push_back(std::move(*known));
-      known->id = 0;  // Marks it as taken, for the loop over the rest.
+      known->id = {};  // Marks it as taken, for the loop over the rest.
     } else {
       peers.emplace_back();
       peers.back().id = replica;
@@ -43,14 +43,14 @@ void Replica::Impl::SyncPeers(Time now) {
     }
   };
   for (const Seat& seat : members().seats) {
-    if (seat.replica == 0 || seat.replica == id()) continue;
+    if (seat.replica == ReplicaId{} || seat.replica == id()) continue;
     keep(seat.replica);
     peers.back().votes = true;
     peers.back().name = seat.name;
     peers.back().address = seat.address;
   }
   for (Peer& peer : lead.peers) {
-    if (peer.id == 0) continue;
+    if (peer.id == ReplicaId{}) continue;
     peer.votes = false;
     peers.push_back(std::move(peer));
   }
@@ -118,7 +118,7 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
     if (!CanApplyRest(peer)) continue;
     Members after = members();
     Seat& changed = *FindName(after, peer.name);
-    if (seat->replica == 0 || seat->replica == peer.id) {
+    if (seat->replica == ReplicaId{} || seat->replica == peer.id) {
       changed.replica = peer.id;
       changed.address = peer.address;
     } else {
@@ -126,7 +126,7 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
       if (holder == nullptr || now - holder->heard < options.election_max) continue;
       // The seat is only vacated now. A later call gives it to the learner, because each change may
       // change one vote at most.
-      changed.replica = 0;
+      changed.replica = {};
       if (!QuorumAnswers(now, after)) continue;
     }
     Change(now, std::move(after), out).IgnoreError();
@@ -190,7 +190,7 @@ void Replica::Impl::AppendChange(Time now, Outputs& out) {
 
 absl::StatusOr<Slot> Replica::Impl::AddSeat(Time now, const Seat& seat, Outputs& out) {
   if (IsLeader()) {
-    if (seat.name.empty() || seat.replica != 0) {
+    if (seat.name.empty() || seat.replica != ReplicaId{}) {
       return absl::InvalidArgumentError("a new seat has a name and is vacant");
     }
     if (members().FindName(seat.name) != nullptr) {
@@ -209,7 +209,7 @@ absl::StatusOr<Slot> Replica::Impl::AddSeat(Time now, const Seat& seat, Outputs&
 absl::Status Replica::Impl::CheckVacates(Time now, const std::string& name,
                                          const Members& after) const {
   const Seat* seat = members().FindName(name);
-  if (seat->replica == 0) return absl::OkStatus();
+  if (seat->replica == ReplicaId{}) return absl::OkStatus();
   if (members().voters() == 1) {
     return Refused("LAST_VOTER", name + " holds the only copy: add another replica first");
   }
@@ -241,7 +241,7 @@ absl::StatusOr<Slot> Replica::Impl::ReplaceSeat(Time now, const std::string& nam
   if (IsLeader()) {
     Seat* old = FindName(after, name);
     if (old == nullptr) return Refused("NO_SEAT", "there is no seat named " + name);
-    if (seat.name.empty() || seat.replica != 0) {
+    if (seat.name.empty() || seat.replica != ReplicaId{}) {
       return absl::InvalidArgumentError("a new seat has a name and is vacant");
     }
     if (seat.name != name && members().FindName(seat.name) != nullptr) {

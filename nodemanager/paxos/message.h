@@ -91,7 +91,7 @@ struct TakeOver {
 };
 
 struct Message {
-  ReplicaId from = 0, to = 0;
+  ReplicaId from, to;
   std::variant<PreVote, PreVoteReply, Prepare, Promise, Accept, Accepted, InstallSnapshot, Join,
                TakeOver>
       body;

@@ -27,7 +27,7 @@ bool IsSane(const Members& members) {
   if (members.seats.size() > Members::kMaxSeats) return false;
   for (const Seat& seat : members.seats) {
     if (members.FindName(seat.name) != &seat) return false;
-    if (seat.replica != 0 && members.Find(seat.replica) != &seat) return false;
+    if (seat.replica != ReplicaId{} && members.Find(seat.replica) != &seat) return false;
   }
   return true;
 }
@@ -97,7 +97,7 @@ void Replica::Impl::Become(Role next, Time now, Outputs& out) {
   if (role == Role::kLeader) {
     out.lost_leadership = true;
     lead = {};
-    if (leader == id()) leader = 0;
+    if (leader == id()) leader = {};
   }
   if (role == Role::kCandidate) candidacy = {};
   if (next == Role::kFollower && !members().Votes(id())) next = Role::kLearner;
@@ -125,8 +125,9 @@ void Replica::Impl::Tick(Time now, Outputs& out) {
   } else if (now >= deadline) {
     if (role == Role::kLearner) {
       // A learner arms no election, so it notices here that its leader is silent.
-      if (now - heard >= options.election_min) leader = 0;
-      Send(0, Join{options.name, options.address, acceptor.match(), options.version}, out);
+      if (now - heard >= options.election_min) leader = {};
+      Send(ReplicaId{}, Join{options.name, options.address, acceptor.match(), options.version},
+           out);
       deadline = now + options.election_min;
     } else {
       Campaign(now, out);
@@ -142,7 +143,7 @@ Time Replica::Impl::next_deadline() const {
 }
 
 void Replica::Impl::Receive(Time now, const Message& message, Outputs& out) {
-  if (message.from == 0 || (message.to != 0 && message.to != id())) return;
+  if (message.from == ReplicaId{} || (message.to != ReplicaId{} && message.to != id())) return;
   if (!std::visit(SanityOf{message.from, id()}, message.body)) return;
   std::visit([&](const auto& body) { On(now, message.from, body, out); }, message.body);
   FinishStep(now, out);
@@ -203,8 +204,8 @@ Replica::Replica(Replica&&) noexcept = default;
 Replica& Replica::operator=(Replica&&) noexcept = default;
 
 DurableState Replica::Bootstrap(ReplicaId replica, Members seats, const std::string& name) {
-  ONEPIECE_CHECK(replica != 0 && seats.FindName(name) != nullptr);
-  for (Seat& seat : seats.seats) seat.replica = seat.name == name ? replica : 0;
+  ONEPIECE_CHECK(replica != ReplicaId{} && seats.FindName(name) != nullptr);
+  for (Seat& seat : seats.seats) seat.replica = seat.name == name ? replica : ReplicaId{};
   DurableState state;
   state.replica = replica;
   state.snapshot.members = seats;

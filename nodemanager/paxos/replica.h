@@ -68,7 +68,7 @@ struct Outputs {
 
 /// A leader's view of one replica. `onepiece cluster status` shows it.
 struct Progress {
-  ReplicaId replica = 0;
+  ReplicaId replica;
   std::string name, address;
   bool votes = false;
   Slot match = 0;
@@ -95,7 +95,7 @@ class Replica {
  public:
   /// Restores a replica as it was when `state` was written. The first step hands out what was
   /// chosen after the snapshot.
-  /// REQUIRES: state.replica != 0.
+  /// REQUIRES: state.replica is a replica.
   Replica(ReplicaOptions options, DurableState state, Time now);
   ~Replica();
   Replica(Replica&&) noexcept;

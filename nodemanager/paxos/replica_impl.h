@@ -36,7 +36,7 @@ struct Peer {
     Slot last = 0;  ///< Its last slot.
     Time sent;
   };
-  ReplicaId id = 0;
+  ReplicaId id;
   std::string name, address;
   bool votes = false;
   /// The highest `match` that it answered. The leader counts it, because a peer keeps what it has.
@@ -65,7 +65,7 @@ struct Peer {
 /// A candidate's state, in the pre-vote and in phase 1.
 struct Candidacy {
   struct Vote {
-    ReplicaId replica = 0;
+    ReplicaId replica;
     Slot chosen = 0;
   };
   Ballot ballot;
@@ -180,7 +180,7 @@ class Replica::Impl {
   Slot handed;                  // The last slot that was handed out.
   std::uint64_t max_round = 0;  // The highest round seen anywhere.
   bool refuses_to_lead = false;
-  ReplicaId leader = 0;  // 0: none is known.
+  ReplicaId leader;  // 0: none is known.
   Ballot leader_ballot;
   Time heard;                     // When `leader` was heard last.
   Ballot released;                // The ballot of a lease that its leader gave up for us.

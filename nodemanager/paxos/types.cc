@@ -5,7 +5,7 @@
 namespace onepiece::paxos {
 
 const Seat* Members::Find(ReplicaId replica) const {
-  if (replica == 0) return nullptr;  // Only vacant seats have this id.
+  if (replica == ReplicaId{}) return nullptr;  // Only vacant seats have this id.
   for (const Seat& seat : seats) {
     if (seat.replica == replica) return &seat;
   }
@@ -20,8 +20,8 @@ const Seat* Members::FindName(const std::string& name) const {
 }
 
 std::size_t Members::voters() const {
-  return static_cast<std::size_t>(
-      std::count_if(seats.begin(), seats.end(), [](const Seat& s) { return s.replica != 0; }));
+  return static_cast<std::size_t>(std::count_if(
+      seats.begin(), seats.end(), [](const Seat& s) { return s.replica != ReplicaId{}; }));
 }
 
 bool operator==(const LogEntry& a, const LogEntry& b) {

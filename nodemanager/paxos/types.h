@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/ids.h"
 
 namespace onepiece::paxos {
 
 /// Identifies one life of one disk: a random number, never 0, that is drawn when a data folder is
 /// made. A replica that lost its disk comes back under another id, so it cannot vote against
-/// promises that it forgot.
-using ReplicaId = std::uint64_t;
+/// promises that it forgot. The default, 0, means no replica.
+using ReplicaId = base::StrongId<struct ReplicaIdTag>;
 /// A place in the log. The first is 1.
 using Slot = std::uint64_t;
 /// A replica's own monotonic time (CLOCK_BOOTTIME), which goes on while the machine is suspended.
@@ -27,7 +28,7 @@ using base::Duration;
 /// a ballot names proposes under it. The default 0/0 is lower than all others.
 struct Ballot {
   std::uint64_t round = 0;
-  ReplicaId replica = 0;
+  ReplicaId replica;
   friend constexpr auto operator<=>(const Ballot&, const Ballot&) = default;
 };
 
@@ -36,7 +37,7 @@ struct Ballot {
 struct Seat {
   std::string name;     ///< Node id: "nodemanager-1". Unique in the group.
   std::string address;  ///< host:port where peers and clients reach it.
-  ReplicaId replica = 0;
+  ReplicaId replica;
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 
@@ -88,7 +89,7 @@ struct Snapshot {
 /// All that a replica must find again after a crash. The disk keeps each Outputs::writes whole or
 /// not at all.
 struct DurableState {
-  ReplicaId replica = 0;
+  ReplicaId replica;
   Ballot promised;
   Snapshot snapshot;
   /// Slots up to this one were known to be chosen when it was written. More may be chosen by now.

@@ -25,14 +25,14 @@ paxos::Time FromNs(std::int64_t ns) { return paxos::Time(paxos::Duration(ns)); }
 
 void EncodeBallot(const Ballot& ballot, v1::Ballot* out) {
   out->set_round(ballot.round);
-  out->set_replica(ballot.replica);
+  out->set_replica(ballot.replica.value);
 }
 
 // Allows 0/0 too, the ballot that was never used.
 absl::StatusOr<Ballot> DecodeAnyBallot(const v1::Ballot& ballot, std::string_view field) {
   if (ballot.round() > kMaxRound) return Bad(field, "a round that nobody can have reached");
   if ((ballot.round() == 0) != (ballot.replica() == 0)) return Bad(field, "half a ballot");
-  return Ballot{ballot.round(), ballot.replica()};
+  return Ballot{ballot.round(), paxos::ReplicaId{ballot.replica()}};
 }
 
 absl::StatusOr<Ballot> DecodeBallot(const v1::Ballot& ballot, std::string_view field) {
@@ -309,7 +309,7 @@ void EncodeSeats(const paxos::Members& members, google::protobuf::RepeatedPtrFie
     v1::Seat& to = *out->Add();
     to.set_name(seat.name);
     to.set_address(seat.address);
-    to.set_replica(seat.replica);
+    to.set_replica(seat.replica.value);
   }
 }
 
@@ -321,12 +321,13 @@ absl::StatusOr<paxos::Members> DecodeSeats(
   for (const v1::Seat& seat : seats) {
     ONEPIECE_RETURN_IF_ERROR(CheckName(seat.name(), "seat.name"));
     if (seat.address().size() > kMaxNameBytes) return Bad("seat.address", "too long");
+    const paxos::ReplicaId replica{seat.replica()};
     for (const paxos::Seat& other : members.seats) {
       if (other.name == seat.name()) return Bad("seat.name", "not unique");
-      if (other.replica != 0 && other.replica == seat.replica())
+      if (replica != paxos::ReplicaId{} && other.replica == replica)
         return Bad("seat.replica", "has two seats");
     }
-    members.seats.push_back({seat.name(), seat.address(), seat.replica()});
+    members.seats.push_back({seat.name(), seat.address(), replica});
   }
   return members;
 }

@@ -123,7 +123,7 @@ bool ReplicaDriver::AwaitOthers(const std::stop_token& stop) {
 
 absl::StatusOr<paxos::DurableState> ReplicaDriver::MakeNewReplica(bool begins) {
   paxos::DurableState state;
-  state.replica = base::RandomU64();
+  state.replica = paxos::ReplicaId{base::RandomU64()};
   ReplicaIdentity identity = {
       .cluster_id = options_.cluster_id, .name = options_.name, .replica = state.replica};
   if (begins) {
@@ -138,9 +138,9 @@ absl::StatusOr<paxos::DurableState> ReplicaDriver::MakeNewReplica(bool begins) {
     identity.group = GroupId{base::RandomU64()};
     state = paxos::Replica::Bootstrap(state.replica, seats, options_.name);
     spdlog::info("op=bootstrap cluster={} group={} replica={} seats={}", identity.cluster_id,
-                 identity.group.value, state.replica, seats.seats.size());
+                 identity.group.value, state.replica.value, seats.seats.size());
   } else {
-    spdlog::info("op=join replica={} seats={}", state.replica, options_.seats.size());
+    spdlog::info("op=join replica={} seats={}", state.replica.value, options_.seats.size());
   }
   ONEPIECE_RETURN_IF_ERROR(store_->Create(identity, state));
   const base::MutexLock lock(replica_mutex_);  // Status() may be asked already.
@@ -330,7 +330,7 @@ void ReplicaDriver::Step(LogInputs inputs) {
   KeepTail(out_.writes.accepted);
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
     leader_ = leader;
-    if (leader != 0) ++leader_changes_;
+    if (leader != paxos::ReplicaId{}) ++leader_changes_;
   }
 }
 
@@ -396,7 +396,7 @@ void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
     identity_.group = group;
   }
   transport_.SetGroup(cluster_id, group);
-  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group.value, id_);
+  spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group.value, id_.value);
 }
 
 absl::Status ReplicaDriver::CommitWrites() {

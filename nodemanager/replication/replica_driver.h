@@ -167,7 +167,7 @@ class ReplicaDriver {
 
   // The driver's thread alone.
   paxos::ReplicaOptions replica_options_;
-  paxos::ReplicaId id_ = 0;  // That of identity_, which never changes once the replica is made.
+  paxos::ReplicaId id_;  // That of identity_, which never changes once the replica is made.
   std::unique_ptr<Store> store_;              // Null while the disk fails, as replica_.
   std::optional<paxos::DurableState> state_;  // What Open() found. MakeReplica() takes it.
   paxos::Outputs out_;
@@ -176,7 +176,7 @@ class ReplicaDriver {
   std::vector<std::shared_ptr<LogRequest>> deferred_;  // Requests that found no room in the log.
   std::vector<std::shared_ptr<LogRequest>> begun_;     // To answer when out_ is durable.
   paxos::Members members_;                             // The members that the transport knows.
-  paxos::ReplicaId leader_ = 0;                        // The leader after the last step.
+  paxos::ReplicaId leader_;                            // The leader after the last step.
   bool halted_ = false;                                // True after an entry of a newer version.
   std::string newer_;                                  // Describes that entry.
   base::Duration backoff_{};

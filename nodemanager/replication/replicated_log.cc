@@ -67,7 +67,7 @@ v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
       std::string names;
       for (const paxos::Seat& seat : entry.members.seats) {
         absl::StrAppend(&names, names.empty() ? "" : " ", seat.name,
-                        seat.replica == 0 ? " (vacant)" : "");
+                        seat.replica == paxos::ReplicaId{} ? " (vacant)" : "");
       }
       line.set_subject(names);
       break;
@@ -245,7 +245,7 @@ void ReplicatedLog::DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& 
     v1::ReplicaProgress& line = *status.add_progress();
     line.set_name(progress.name);
     line.set_address(progress.address);
-    line.set_replica(progress.replica);
+    line.set_replica(progress.replica.value);
     line.set_votes(progress.votes);
     line.set_match(progress.match);
     const bool self = progress.replica == view.identity.replica;
@@ -264,9 +264,9 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
     status.set_cluster_id(view.identity.cluster_id);
     status.set_name(options.name);
     status.set_address(view.address);
-    status.set_replica(view.identity.replica);
+    status.set_replica(view.identity.replica.value);
     status.set_group(view.identity.group.value);
-    status.set_bootstraps(options.bootstrap && view.identity.replica == 0);
+    status.set_bootstraps(options.bootstrap && view.identity.replica == paxos::ReplicaId{});
     status.set_health(view.health);
     status.set_health_detail(view.health_detail);
     status.set_version(options.paxos.version);
@@ -325,7 +325,7 @@ std::vector<std::string> ReplicatedLog::Addresses() const {
         view.replica != nullptr ? view.replica->members() : paxos::Members{};
     for (const paxos::Seat& seat : members.seats) add(driver_.AddressOf(view, seat));
     // While there is no leader to correct the seats, the configuration may know better addresses.
-    if (view.replica == nullptr || view.replica->leader() == 0) {
+    if (view.replica == nullptr || view.replica->leader() == paxos::ReplicaId{}) {
       for (const std::string& address : driver_.OtherAddresses()) add(address);
     }
     if (members.seats.empty()) add(view.address);

@@ -39,8 +39,9 @@ std::uint32_t Crc(const std::string& bytes) {
 // Covers slot and ballot as well, so that an entry in the wrong slot is noticed.
 std::uint32_t EntryChecksum(paxos::Slot slot, const paxos::Ballot& ballot,
                             const std::string& bytes) {
-  return base::ExtendCrc32c(Crc(absl::StrCat(slot, ":", ballot.round, ":", ballot.replica, ":")),
-                            std::as_bytes(std::span(bytes)));
+  return base::ExtendCrc32c(
+      Crc(absl::StrCat(slot, ":", ballot.round, ":", ballot.replica.value, ":")),
+      std::as_bytes(std::span(bytes)));
 }
 
 absl::Status BadWrites(std::string_view why) {
@@ -170,15 +171,17 @@ absl::Status Store::LoadHead() {
                          "snapshot_index, snapshot_checksum, checksum, id FROM replica"));
   ONEPIECE_ASSIGN_OR_RETURN(bool row, select.Next());
   if (!row) return Corrupt("the row of the replica is missing");
-  identity_ = {select.Text(0), select.Text(1), select.Unsigned(2), GroupId{select.Unsigned(3)}};
-  head_ = {.promised = {select.Unsigned(4), select.Unsigned(5)},
+  identity_ = {select.Text(0), select.Text(1), paxos::ReplicaId{select.Unsigned(2)},
+               GroupId{select.Unsigned(3)}};
+  head_ = {.promised = {select.Unsigned(4), paxos::ReplicaId{select.Unsigned(5)}},
            .chosen = select.Unsigned(6),
            .first = select.Unsigned(7),
            .last = select.Unsigned(8),
            .log_digest = select.Unsigned(9),
            .snapshot_index = select.Unsigned(10),
            .snapshot_checksum = select.Unsigned(11)};
-  if (select.Unsigned(12) != HeadChecksum() || select.Unsigned(13) != 1 || identity_->replica == 0)
+  if (select.Unsigned(12) != HeadChecksum() || select.Unsigned(13) != 1 ||
+      identity_->replica == paxos::ReplicaId{})
     return Corrupt("checksum of the replica's row");
   ONEPIECE_ASSIGN_OR_RETURN(row, select.Next());
   return row ? Corrupt("two rows for one replica") : absl::OkStatus();
@@ -211,7 +214,8 @@ absl::Status Store::LoadLog() {
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool row, select.Next());
     if (!row) break;
-    paxos::AcceptedEntry accepted{select.Unsigned(0), {select.Unsigned(1), select.Unsigned(2)}, {}};
+    paxos::AcceptedEntry accepted{
+        select.Unsigned(0), {select.Unsigned(1), paxos::ReplicaId{select.Unsigned(2)}}, {}};
     const std::string bytes = select.Text(3);
     const std::uint32_t checksum = EntryChecksum(accepted.slot, accepted.ballot, bytes);
     if (checksum != select.Unsigned(4))
@@ -250,7 +254,7 @@ absl::Status Store::PrepareWrites() {
 }
 
 absl::Status Store::Create(const ReplicaIdentity& identity, const paxos::DurableState& state) {
-  ONEPIECE_CHECK(!identity_.has_value() && identity.replica != 0);
+  ONEPIECE_CHECK(!identity_.has_value() && identity.replica != paxos::ReplicaId{});
   identity_ = identity;
   found_ = state;
   paxos::Writes writes;
@@ -331,7 +335,7 @@ absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
   std::uint32_t& known = log_checksums_[accepted.slot - head_.first];
   head_.log_digest += std::uint64_t{checksum} - known;
   known = checksum;
-  return write_entry_.Run(accepted.slot, accepted.ballot.round, accepted.ballot.replica,
+  return write_entry_.Run(accepted.slot, accepted.ballot.round, accepted.ballot.replica.value,
                           sqlite::Blob{buffer_}, std::uint64_t{checksum});
 }
 
@@ -355,8 +359,8 @@ absl::Status Store::DropThrough(paxos::Slot slot) {
 
 absl::Status Store::WriteHead() {
   return write_head_.Run(sqlite::Blob{identity_->cluster_id}, sqlite::Blob{identity_->name},
-                         identity_->replica, identity_->group.value, head_.promised.round,
-                         head_.promised.replica, head_.chosen, head_.first, head_.last,
+                         identity_->replica.value, identity_->group.value, head_.promised.round,
+                         head_.promised.replica.value, head_.chosen, head_.first, head_.last,
                          head_.log_digest, head_.snapshot_index, head_.snapshot_checksum,
                          HeadChecksum());
 }
@@ -364,11 +368,12 @@ absl::Status Store::WriteHead() {
 // The digests of log and snapshot are in it, so a row that is lost, or was right once, does not fit
 // the head any more.
 std::uint64_t Store::HeadChecksum() const {
-  return Crc(absl::StrCat(
-      identity_->cluster_id.size(), ":", identity_->cluster_id, identity_->name.size(), ":",
-      identity_->name, identity_->replica, ":", identity_->group.value, ":", head_.promised.round,
-      ":", head_.promised.replica, ":", head_.chosen, ":", head_.first, ":", head_.last, ":",
-      head_.log_digest, ":", head_.snapshot_index, ":", head_.snapshot_checksum));
+  return Crc(absl::StrCat(identity_->cluster_id.size(), ":", identity_->cluster_id,
+                          identity_->name.size(), ":", identity_->name, identity_->replica.value,
+                          ":", identity_->group.value, ":", head_.promised.round, ":",
+                          head_.promised.replica.value, ":", head_.chosen, ":", head_.first, ":",
+                          head_.last, ":", head_.log_digest, ":", head_.snapshot_index, ":",
+                          head_.snapshot_checksum));
 }
 
 }  // namespace onepiece::nodemanager

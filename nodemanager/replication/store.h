@@ -22,7 +22,7 @@ namespace onepiece::nodemanager {
 struct ReplicaIdentity {
   std::string cluster_id;  ///< Empty when it is not configured and not learned yet.
   std::string name;
-  paxos::ReplicaId replica = 0;
+  paxos::ReplicaId replica;
   GroupId group;  ///< None while the replica has not joined a group.
 };
 

@@ -57,7 +57,8 @@ void Transport::SetPeers(const paxos::Members& members, const std::vector<std::s
     addresses_.erase("");
   }
   EndPeers([&](const PeerKey& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return peer.first == 0 && (members_.Votes(self_.replica) || !addresses_.contains(peer.second));
+    return peer.first == paxos::ReplicaId{} &&
+           (members_.Votes(self_.replica) || !addresses_.contains(peer.second));
   });
   EndOutdatedPeers();
 }
@@ -79,7 +80,7 @@ std::string Transport::FoundAt(paxos::ReplicaId replica) const {
 // elsewhere.
 void Transport::EndOutdatedPeers() {
   EndPeers([&](const PeerKey& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (peer.first == 0) return false;
+    if (peer.first == paxos::ReplicaId{}) return false;
     const std::string* address = AddressOf(peer.first);
     return address == nullptr || *address != peer.second;
   });
@@ -117,9 +118,9 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
     hello.set_cluster_id(self_.cluster_id);
     hello.set_name(self_.name);
     hello.set_address(self_.address);
-    hello.set_replica(self_.replica);
+    hello.set_replica(self_.replica.value);
     hello.set_boot(boot_);
-    hello.set_to(replica);
+    hello.set_to(replica.value);
     hello.set_group(self_.group.value);
     peer = std::make_unique<Peer>(address, hello, clock_);
   }
@@ -130,8 +131,9 @@ void Transport::Send(std::vector<paxos::Message> messages) {
   const base::MutexLock lock(mutex_);
   if (!started_ || stopped_) return;
   for (paxos::Message& message : messages) {
-    if (message.to == 0) {
-      for (const std::string& address : addresses_) FindPeer(0, address)->Send(message);
+    if (message.to == paxos::ReplicaId{}) {
+      for (const std::string& address : addresses_)
+        FindPeer(paxos::ReplicaId{}, address)->Send(message);
       continue;
     }
     const std::string* address = AddressOf(message.to);
@@ -178,40 +180,41 @@ absl::Status Transport::RegisterSpeaker(const v1::ReplicaHello& hello) {
     return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
                            "this replica is starting or ending");
   }
-  if (hello.replica() == 0 || hello.boot() == 0 || hello.address().empty() ||
+  const paxos::ReplicaId replica{hello.replica()}, to{hello.to()};
+  if (replica == paxos::ReplicaId{} || hello.boot() == 0 || hello.address().empty() ||
       hello.address().size() > kMaxNameBytes || hello.name().size() > kMaxNameBytes) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_HELLO",
                            "a stream begins with who speaks");
   }
   ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
-  if (hello.replica() == self_.replica) {
+  if (replica == self_.replica) {
     return Refusal("DUPLICATE_REPLICA",
                    absl::StrCat(hello.name(), " at ", hello.address(), " uses the replica id of ",
                                 self_.name, " at ", self_.address,
                                 ": never copy a data folder; move it away and start again"));
   }
-  if (hello.to() != 0 && hello.to() != self_.replica) {
+  if (to != paxos::ReplicaId{} && to != self_.replica) {
     return Refusal("WRONG_REPLICA",
-                   absl::StrCat("replica ", hello.to(), " is not at ", self_.address, " any more, ",
-                                self_.name, " is here as replica ", self_.replica));
+                   absl::StrCat("replica ", to.value, " is not at ", self_.address, " any more, ",
+                                self_.name, " is here as replica ", self_.replica.value));
   }
   // Two processes with one replica id could promise against each other. The id of the process that
   // speaks now stays taken until it has been silent for a while.
   const base::MonotonicTime now = clock_.Now();
-  const auto known = speakers_.find(hello.replica());
+  const auto known = speakers_.find(replica);
   if (known != speakers_.end() && known->second.boot != hello.boot() && known->second.streams > 0 &&
       now - known->second.heard < base::Scaled(kSpeakerSilent)) {
     return Refusal("DUPLICATE_REPLICA",
-                   absl::StrCat("another process speaks as replica ", hello.replica(), " (",
+                   absl::StrCat("another process speaks as replica ", replica.value, " (",
                                 hello.name(), " at ", hello.address(),
                                 "): never copy a data folder; move it away and start again"));
   }
   if (known == speakers_.end() && speakers_.size() >= kMaxSpeakers) ForgetStranger();
-  Speaker& speaker = speakers_[hello.replica()];
+  Speaker& speaker = speakers_[replica];
   if (speaker.boot != hello.boot()) speaker = {.boot = hello.boot()};
   speaker.heard = now;
   ++speaker.streams;
-  found_[hello.replica()] = hello.address();
+  found_[replica] = hello.address();
   return absl::OkStatus();
 }
 
@@ -231,15 +234,16 @@ void Transport::ForgetStranger() {
 
 void Transport::ReleaseSpeaker(const v1::ReplicaHello& hello) {
   const base::MutexLock lock(mutex_);
-  const auto speaker = speakers_.find(hello.replica());
+  const auto speaker = speakers_.find(paxos::ReplicaId{hello.replica()});
   if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
 }
 
 absl::Status Transport::Listen(const v1::ReplicaHello& hello,
                                grpc::ServerReader<v1::ReplicaEnvelope>& reader) {
+  const paxos::ReplicaId from{hello.replica()}, to{hello.to()};
   v1::ReplicaEnvelope envelope;
   while (reader.Read(&envelope)) {
-    paxos::ReplicaId self = 0;
+    paxos::ReplicaId self;
     bool strangers = false;  // One of the two has no group yet. Then nothing but a Join counts.
     bool invited = false;
     {
@@ -249,8 +253,8 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
       // This replica may have joined another group since it let the stream in.
       ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
       strangers = hello.group() == 0 || self_.group == GroupId{};
-      invited = self_.group == GroupId{} && hello.group() != 0 && hello.to() == self;
-      if (const auto speaker = speakers_.find(hello.replica());
+      invited = self_.group == GroupId{} && hello.group() != 0 && to == self;
+      if (const auto speaker = speakers_.find(from);
           speaker != speakers_.end() && speaker->second.boot == hello.boot())
         speaker->second.heard = clock_.Now();
     }
@@ -259,7 +263,7 @@ absl::Status Transport::Listen(const v1::ReplicaHello& hello,
       // A newer program sent a kind of message that this one does not know.
       if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;
       ONEPIECE_ASSIGN_OR_RETURN(paxos::Message message,
-                                DecodeMessage(std::move(encoded), hello.replica(), self));
+                                DecodeMessage(std::move(encoded), from, self));
       if (strangers && !std::holds_alternative<paxos::Join>(message.body)) continue;
       hooks_.receive(std::move(message));
     }

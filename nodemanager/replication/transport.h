@@ -32,7 +32,7 @@ class Transport : public v1::ReplicaService::Service {
  public:
   struct Self {
     std::string cluster_id, name, address;
-    paxos::ReplicaId replica = 0;
+    paxos::ReplicaId replica;
     GroupId group;  ///< None while this replica has not joined a group.
   };
   struct Hooks {

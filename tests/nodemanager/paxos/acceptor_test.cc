@@ -11,8 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const Members kThree{{{"n1", "h1", 1}, {"n2", "h2", 2}, {"n3", "h3", 3}}};
-constexpr Ballot kLow{1, 2}, kMiddle{2, 3}, kHigh{3, 2};
+const Members kThree{{{"n1", "h1", kN1}, {"n2", "h2", kN2}, {"n3", "h3", kN3}}};
+constexpr Ballot kLow{1, kN2}, kMiddle{2, kN3}, kHigh{3, kN2};
 
 std::vector<LogEntry> Commands(int count, const std::string& text) {
   std::vector<LogEntry> entries;
@@ -34,7 +34,7 @@ LogEntry Change(const Members& members) {
 
 DurableState Empty() {
   DurableState state;
-  state.replica = 1;
+  state.replica = kN1;
   state.snapshot.members = kThree;
   return state;
 }
@@ -141,7 +141,7 @@ class AcceptorTest : public QObject {
     Take(acceptor, kLow, 1, 5, "stale");
     auto snapshot = std::make_shared<Snapshot>();
     snapshot->index = 3;
-    snapshot->members = {{{"n9", "h9", 9}}};
+    snapshot->members = {{{"n9", "h9", ReplicaId{9}}}};
     snapshot->state = Command("state");
     QVERIFY(acceptor.Install(snapshot, out_));
     QCOMPARE(acceptor.chosen(), 3u);
@@ -155,7 +155,7 @@ class AcceptorTest : public QObject {
   }
 
   void TakeSnapshot_HasTheMembersOfItsSlot() {
-    const Members two{{{"n1", "h1", 1}, {"n2", "h2", 2}}};
+    const Members two{{{"n1", "h1", kN1}, {"n2", "h2", kN2}}};
     Acceptor acceptor(Empty(), 400ms, At(0));
     Take(acceptor, kLow, 1, 4, "a");
     acceptor.Accept(kLow, 5, {Change(two)}, out_);

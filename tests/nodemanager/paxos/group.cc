@@ -25,10 +25,10 @@ std::shared_ptr<const std::string> Command(const std::string& text) {
 Group::Group(std::size_t count, const std::function<void(ReplicaOptions&)>& given) : adjust(given) {
   Members seats;
   for (std::size_t i = 1; i <= count; ++i) {
-    seats.seats.push_back({"n" + std::to_string(i), "host" + std::to_string(i), i});
+    seats.seats.push_back({"n" + std::to_string(i), "host" + std::to_string(i), ReplicaId{i}});
   }
   for (std::size_t i = 1; i <= count; ++i) {
-    DurableState disk = Replica::Bootstrap(i, seats, "n" + std::to_string(i));
+    DurableState disk = Replica::Bootstrap(ReplicaId{i}, seats, "n" + std::to_string(i));
     // The group begins as if all seats had been filled. members_test.cc tests the filling itself.
     disk.snapshot.members = disk.log[0].entry.members = seats;
     AddNode("n" + std::to_string(i), disk);
@@ -39,12 +39,12 @@ Group::Node& Group::AddNode(const std::string& name, DurableState disk) {
   const ReplicaId id = disk.replica;
   Node& added = nodes_[id];
   added.options.name = name;
-  added.options.address = "host" + std::to_string(id);
-  added.options.seed = id;
+  added.options.address = "host" + std::to_string(id.value);
+  added.options.seed = id.value;
   if (adjust) adjust(added.options);
   added.disk = std::move(disk);
   added.rate_since = now;
-  added.local_then = now + std::chrono::seconds(id);
+  added.local_then = now + std::chrono::seconds(id.value);
   Start(id);
   return added;
 }
@@ -109,7 +109,7 @@ bool Group::Run(Duration duration, const std::function<bool()>& until) {
   const Time end = now + duration;
   while (!until || !until()) {
     Time next = wire_.empty() ? end : std::min(end, wire_.front().at);
-    ReplicaId tick = 0;
+    ReplicaId tick;
     for (auto& [id, n] : nodes_) {
       if (!n.replica) continue;
       const double wait =
@@ -123,7 +123,7 @@ bool Group::Run(Duration duration, const std::function<bool()>& until) {
     }
     now = std::max(now, next);
     if (now >= end) return !until;
-    if (tick != 0) {
+    if (tick != ReplicaId{}) {
       Step(tick, [](Replica& r, Time t, Outputs& out) {
         r.Tick(t, out);
         return 0;
@@ -133,7 +133,7 @@ bool Group::Run(Duration duration, const std::function<bool()>& until) {
     const Message message = std::move(wire_.front().message);
     wire_.pop_front();
     for (auto& [id, n] : nodes_) {
-      const bool meant = message.to == id || (message.to == 0 && message.from != id);
+      const bool meant = message.to == id || (message.to == ReplicaId{} && message.from != id);
       Message one = message;
       one.to = id;
       if (meant && (!passes || passes(one))) Receive(id, message);
@@ -143,22 +143,23 @@ bool Group::Run(Duration duration, const std::function<bool()>& until) {
 }
 
 ReplicaId Group::Leader() const {
-  ReplicaId best = 0;
+  ReplicaId best;
   for (const auto& [id, n] : nodes_) {
     if (!n.replica || !n.replica->IsReady()) continue;
-    if (best == 0 || n.replica->promised() > nodes_.at(best).replica->promised()) best = id;
+    if (best == ReplicaId{} || n.replica->promised() > nodes_.at(best).replica->promised())
+      best = id;
   }
   return best;
 }
 
 ReplicaId Group::AwaitLeader(Duration duration) {
-  Run(duration, [&] { return Leader() != 0; });
+  Run(duration, [&] { return Leader() != ReplicaId{}; });
   return Leader();
 }
 
 Slot Group::Commit(const std::string& text) {
   const ReplicaId leader = AwaitLeader();
-  if (leader == 0) return 0;
+  if (leader == ReplicaId{}) return 0;
   const auto slot = Step(leader, [&](Replica& r, Time t, Outputs& out) {
     return r.Propose(t, Command(text), 1, out);
   });

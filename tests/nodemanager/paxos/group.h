@@ -19,6 +19,15 @@ void ApplyWrites(const Writes& writes, DurableState& disk);
 std::shared_ptr<const std::string> Command(const std::string& text);
 inline Time At(std::int64_t ms) { return Time(std::chrono::milliseconds(ms)); }
 
+/// The replicas of a Group: kN1 has the seat "n1".
+inline constexpr ReplicaId kN1{1}, kN2{2}, kN3{3}, kN4{4}, kN5{5};
+/// The replica after `id` in a group of three.
+inline ReplicaId After(ReplicaId id) { return ReplicaId{id.value % 3 + 1}; }
+/// The replica that is neither `one` nor `other` in a group of three.
+inline ReplicaId Besides(ReplicaId one, ReplicaId other) {
+  return ReplicaId{6 - one.value - other.value};
+}
+
 /// Delivers the messages that `passes` lets through, in order and `latency` after they were sent.
 /// The process dies when two replicas hand out different entries for a slot, or when one hands out
 /// a slot out of order.

@@ -20,26 +20,26 @@ class Forger {
   explicit Forger(std::uint64_t seed) : random_(seed) {}
   Message Next() {
     Message message;
-    message.from = random_.Below(8) == 0 ? Number() : random_.Below(5);
-    message.to = random_.Below(4);
+    message.from = ReplicaId{random_.Below(8) == 0 ? Number() : random_.Below(5)};
+    message.to = ReplicaId{random_.Below(4)};
     switch (random_.Below(9)) {
       case 0:
-        message.body = PreVote{Any(message.from), Number(), Any(2)};
+        message.body = PreVote{Any(message.from), Number(), Any(kN2)};
         break;
       case 1:
-        message.body = PreVoteReply{Any(message.to), Coin(), Any(2), Number()};
+        message.body = PreVoteReply{Any(message.to), Coin(), Any(kN2), Number()};
         break;
       case 2:
-        message.body = Prepare{Any(message.from), Number(), Any(2)};
+        message.body = Prepare{Any(message.from), Number(), Any(kN2)};
         break;
       case 3:
-        message.body = Promise{Any(message.to), Coin(), Any(1), Number(), Votes()};
+        message.body = Promise{Any(message.to), Coin(), Any(kN1), Number(), Votes()};
         break;
       case 4:
         message.body = Accept{Any(message.from), Number(), Entries(), Number(), When()};
         break;
       case 5:
-        message.body = Accepted{Any(message.to), Coin(), Any(3), Number(), When(), When(), 1};
+        message.body = Accepted{Any(message.to), Coin(), Any(kN3), Number(), When(), When(), 1};
         break;
       case 6: {
         auto snapshot = std::make_shared<Snapshot>();
@@ -71,12 +71,13 @@ class Forger {
         return random_.Below(20);
     }
   }
-  Ballot Any(ReplicaId likely) { return {Number(), Coin() ? likely : Number()}; }
+  Ballot Any(ReplicaId likely) { return {Number(), Coin() ? likely : ReplicaId{Number()}}; }
   Time When() { return Time(Duration(static_cast<std::int64_t>(random_.Next()))); }
   Members Seats() {
     Members members;
     for (std::uint64_t i = random_.Below(12); i > 0; --i) {
-      members.seats.push_back({"n" + std::to_string(random_.Below(5)), "h", random_.Below(5)});
+      members.seats.push_back(
+          {"n" + std::to_string(random_.Below(5)), "h", ReplicaId{random_.Below(5)}});
     }
     return members;
   }
@@ -91,7 +92,7 @@ class Forger {
   }
   std::vector<AcceptedEntry> Votes() {
     std::vector<AcceptedEntry> votes;
-    for (LogEntry& entry : Entries()) votes.push_back({Number(), Any(2), std::move(entry)});
+    for (LogEntry& entry : Entries()) votes.push_back({Number(), Any(kN2), std::move(entry)});
     return votes;
   }
   base::SplitMix64 random_;
@@ -106,8 +107,8 @@ class HostileTest : public QObject {
   void ForgedMessages_DoNoHarm() {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
       Forger forger(seed);
-      Members seats{{{"n1", "h1", 1}, {"n2", "h2", 2}, {"n3", "h3", 3}}};
-      DurableState disk = Replica::Bootstrap(1, seats, "n1");
+      Members seats{{{"n1", "h1", kN1}, {"n2", "h2", kN2}, {"n3", "h3", kN3}}};
+      DurableState disk = Replica::Bootstrap(kN1, seats, "n1");
       if (seed % 2 == 0) disk.log[0].entry.members = disk.snapshot.members = seats;
       ReplicaOptions options;
       options.name = "n1";
@@ -125,7 +126,7 @@ class HostileTest : public QObject {
         // A message to the replica itself comes back to it, as Outputs asks of the caller.
         for (const Message& message : std::vector<Message>(std::move(out.late))) {
           Outputs more;
-          if (message.to == 1) replica.Receive(now, message, more);
+          if (message.to == kN1) replica.Receive(now, message, more);
         }
       }
     }
@@ -134,8 +135,8 @@ class HostileTest : public QObject {
   void AbsurdRound_DoesNotStopElections() {
     Group group(3);
     group.AwaitLeader();
-    for (ReplicaId id : {1, 2, 3}) {
-      const ReplicaId from = id % 3 + 1;
+    for (ReplicaId id : {kN1, kN2, kN3}) {
+      const ReplicaId from = After(id);
       group.Receive(id, {from, id, Prepare{{kMax, from}, kMax, {}}});
       group.Receive(id, {from, id, Accept{{kMax, from}, 1, {}, kMax, {}}});
       group.Receive(id, {from, id, PreVote{{kMax, from}, kMax, {}}});
@@ -158,22 +159,23 @@ class HostileTest : public QObject {
     const auto slot = group.Step(leader, [](Replica& r, Time t, Outputs& out) {
       return r.Propose(t, Command("c"), 1, out);
     });
-    for (ReplicaId stranger : {50, 51, 52}) {
+    for (ReplicaId stranger : {ReplicaId{50}, ReplicaId{51}, ReplicaId{52}}) {
       group.Receive(leader,
                     {stranger, leader,
                      Accepted{ballot, true, ballot, *slot, group.LocalTime(leader), {}, 1}});
     }
     QCOMPARE(group.replica(leader).chosen(), *slot - 1);
-    const ReplicaId follower = leader % 3 + 1;
+    const ReplicaId follower = After(leader), stranger{50};
     group.Run(450ms);  // The follower's binding ends meanwhile.
-    group.Receive(follower, {50, follower, Prepare{{9, 50}, group.replica(follower).chosen(), {}}});
+    group.Receive(follower, {stranger, follower,
+                             Prepare{{9, stranger}, group.replica(follower).chosen(), {}}});
     QVERIFY(group.replica(follower).promised() == ballot);
   }
 
   // An answer for slots that were never proposed is forged.
   void MatchBeyondTheLog_CountsForNothing() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), other = After(leader);
     group.Run(100ms);
     const Ballot ballot = group.replica(leader).promised();
     const Slot last = group.replica(leader).last_slot();
@@ -187,15 +189,15 @@ class HostileTest : public QObject {
   // stores.
   void LearnerThatHasMoreThanTheLeader_GetsNoSeat() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), learner = 50;
+    const ReplicaId leader = group.AwaitLeader(), learner{50};
     QVERIFY(group
                 .Step(leader,
                       [](Replica& r, Time t, Outputs& out) {
-                        return r.AddSeat(t, {"n4", "h", 0}, out);
+                        return r.AddSeat(t, {"n4", "h", {}}, out);
                       })
                 .ok());
     group.Run(100ms);
-    group.passes = [](const Message& m) { return m.to != 50; };
+    group.passes = [&](const Message& m) { return m.to != learner; };
     const auto answer = [&](Slot beyond) {
       const Ballot ballot = group.replica(leader).promised();
       const Time now = group.LocalTime(leader);

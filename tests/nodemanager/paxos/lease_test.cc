@@ -52,7 +52,7 @@ class LeaseTest : public QObject {
     group.latency = 150ms;
     group.Run(1s);
     const ReplicaId leader = group.Leader();
-    QVERIFY(leader != 0);
+    QVERIFY(leader != ReplicaId{});
     QVERIFY(group.replica(leader).LeaseCovers(group.LocalTime(leader)));
     group.passes = [](const Message&) { return false; };
     const Time cut = group.now;
@@ -66,19 +66,19 @@ class LeaseTest : public QObject {
     const ReplicaId old = group.AwaitLeader();
     group.Run(200ms);
     group.passes = [&](const Message& m) { return m.from != old && m.to != old; };
-    for (ReplicaId id : {1, 2, 3}) {
+    for (ReplicaId id : {kN1, kN2, kN3}) {
       if (id == old) continue;
       group.Stop(id);
       group.Start(id);
     }
     QVERIFY(!group.Run(5s, [&] { return Covering(group) > 1; }));
-    QVERIFY(group.Leader() != old && group.Leader() != 0);
+    QVERIFY(group.Leader() != old && group.Leader() != ReplicaId{});
   }
 
   void Follower_WhoseClockRunsAwayDoesNotCount() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader();
-    const ReplicaId first = leader % 3 + 1, second = 6 - leader - first;
+    const ReplicaId first = After(leader), second = Besides(leader, first);
     group.SetRate(first, 1.05);
     group.Run(2s);
     QCOMPARE(group.Leader(), leader);
@@ -106,7 +106,7 @@ class LeaseTest : public QObject {
     QVERIFY(!group.replica(old).LeaseCovers(group.LocalTime(old)));
     QCOMPARE(group.node(old).losses, 1);
     const ReplicaId next = group.AwaitLeader(50ms);
-    QVERIFY2(next != 0 && next != old, "nobody waits for a lease that was ended");
+    QVERIFY2(next != ReplicaId{} && next != old, "nobody waits for a lease that was ended");
     QVERIFY(group.Commit("b") != 0);
     QCOMPARE(base::GetReason(StepDown(group, old)).reason, std::string("NOT_LEADER"));
   }
@@ -115,7 +115,7 @@ class LeaseTest : public QObject {
     Group group(3);
     const ReplicaId old = group.AwaitLeader();
     group.Run(100ms);
-    for (ReplicaId id : {1, 2, 3}) {
+    for (ReplicaId id : {kN1, kN2, kN3}) {
       if (id != old) group.Stop(id);
     }
     group.Run(500ms);

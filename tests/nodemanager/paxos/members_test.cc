@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string Name(ReplicaId id) { return "n" + std::to_string(id); }
+std::string Name(ReplicaId id) { return "n" + std::to_string(id.value); }
 
 DurableState Blank(ReplicaId id) {
   DurableState disk;
@@ -22,7 +22,7 @@ DurableState Blank(ReplicaId id) {
 
 absl::StatusOr<Slot> Add(Group& group, const std::string& name) {
   return group.Step(group.Leader(), [&](Replica& r, Time t, Outputs& out) {
-    return r.AddSeat(t, Seat{name, "host-" + name, 0}, out);
+    return r.AddSeat(t, Seat{name, "host-" + name, {}}, out);
   });
 }
 absl::StatusOr<Slot> Remove(Group& group, const std::string& name) {
@@ -31,7 +31,7 @@ absl::StatusOr<Slot> Remove(Group& group, const std::string& name) {
 }
 absl::StatusOr<Slot> Replace(Group& group, const std::string& name, const std::string& by) {
   return group.Step(group.Leader(), [&](Replica& r, Time t, Outputs& out) {
-    return r.ReplaceSeat(t, name, Seat{by, "host-" + by, 0}, out);
+    return r.ReplaceSeat(t, name, Seat{by, "host-" + by, {}}, out);
   });
 }
 
@@ -52,19 +52,19 @@ class MembersTest : public QObject {
   void Group_GrowsFromOneToFive() {
     Group group;
     const Members seats{{{"n1", "host1"}, {"n2", "host2"}, {"n3", "host3"}}};
-    group.AddNode("n1", Replica::Bootstrap(1, seats, "n1"));
-    QCOMPARE(group.AwaitLeader(1s), 1u);
+    group.AddNode("n1", Replica::Bootstrap(kN1, seats, "n1"));
+    QCOMPARE(group.AwaitLeader(1s), kN1);
     QVERIFY(group.Commit("a") != 0);
-    group.AddNode("n2", Blank(2));
-    group.AddNode("n3", Blank(3));
-    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3}); }));
+    group.AddNode("n2", Blank(kN2));
+    group.AddNode("n3", Blank(kN3));
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {kN1, kN2, kN3}); }));
     QVERIFY(Add(group, "n4").ok());
     group.Run(100ms);
     QVERIFY(Add(group, "n5").ok());
-    group.AddNode("n4", Blank(4));
-    group.AddNode("n5", Blank(5));
-    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3, 4, 5}); }));
-    QCOMPARE(group.replica(4).members().Find(4)->address, std::string("host4"));
+    group.AddNode("n4", Blank(kN4));
+    group.AddNode("n5", Blank(kN5));
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {kN1, kN2, kN3, kN4, kN5}); }));
+    QCOMPARE(group.replica(kN4).members().Find(kN4)->address, std::string("host4"));
     // Of five voters two may die.
     group.Stop(group.Leader());
     group.Stop(group.AwaitLeader());
@@ -73,26 +73,26 @@ class MembersTest : public QObject {
 
   void WipedReplica_GetsItsSeatBackUnderANewId() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), wiped = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), wiped = After(leader), fresh{77};
     for (int i = 0; i < 50; ++i) group.Commit("a");
     group.Stop(wiped);
     group.nodes().erase(wiped);
-    group.AddNode(Name(wiped), Blank(77));
-    QVERIFY(group.replica(77).role() == Role::kLearner);
-    std::vector<ReplicaId> now = {leader, 6 - leader - wiped, 77};
+    group.AddNode(Name(wiped), Blank(fresh));
+    QVERIFY(group.replica(fresh).role() == Role::kLearner);
+    std::vector<ReplicaId> now = {leader, Besides(leader, wiped), fresh};
     QVERIFY(group.Run(5s, [&] { return AllVote(group, now); }));
-    QVERIFY(group.replica(77).role() == Role::kFollower);
-    QCOMPARE(group.replica(77).members().FindName(Name(wiped))->replica, ReplicaId{77});
+    QVERIFY(group.replica(fresh).role() == Role::kFollower);
+    QCOMPARE(group.replica(fresh).members().FindName(Name(wiped))->replica, fresh);
   }
 
   void Learner_DoesNotTakeTheSeatOfOneThatAnswers() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), twin = leader % 3 + 1;
-    group.AddNode(Name(twin), Blank(77));
+    const ReplicaId leader = group.AwaitLeader(), twin = After(leader), fresh{77};
+    group.AddNode(Name(twin), Blank(fresh));
     group.Run(5s);
-    QVERIFY(AllVote(group, {1, 2, 3}) && group.Leader() == leader);
-    QVERIFY(!group.replica(leader).members().Votes(77));
-    group.AddNode("nobody", Blank(78));
+    QVERIFY(AllVote(group, {kN1, kN2, kN3}) && group.Leader() == leader);
+    QVERIFY(!group.replica(leader).members().Votes(fresh));
+    group.AddNode("nobody", Blank(ReplicaId{78}));
     group.Run(2s);
     // The leader does not feed a replica for which there is no seat.
     QCOMPARE(group.replica(leader).progress().size(), std::size_t{4});
@@ -100,11 +100,11 @@ class MembersTest : public QObject {
 
   void ReplacedReplica_LearnsThatItHasNoVote() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), old = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), old = After(leader);
     group.Run(100ms);
     QVERIFY(Replace(group, Name(old), "n9").ok());
-    group.AddNode("n9", Blank(9));
-    const std::vector<ReplicaId> now = {leader, 6 - leader - old, 9};
+    group.AddNode("n9", Blank(ReplicaId{9}));
+    const std::vector<ReplicaId> now = {leader, Besides(leader, old), ReplicaId{9}};
     QVERIFY(group.Run(5s, [&] { return AllVote(group, now); }));
     QVERIFY(group.replica(old).role() == Role::kLearner);
     group.Run(10s);
@@ -113,7 +113,7 @@ class MembersTest : public QObject {
 
   void ReplicaThatWasAwayWhenItLostItsSeat_LearnsIt() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), old = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), old = After(leader);
     group.Run(100ms);
     group.Stop(old);
     group.Run(1s);
@@ -123,12 +123,12 @@ class MembersTest : public QObject {
     group.Run(10s);
     QCOMPARE(group.Leader(), leader);
     QVERIFY(Add(group, Name(old)).ok());
-    QVERIFY(group.Run(5s, [&] { return AllVote(group, {1, 2, 3}); }));
+    QVERIFY(group.Run(5s, [&] { return AllVote(group, {kN1, kN2, kN3}); }));
   }
 
   void MovedReplica_GetsItsNewAddress() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), moved = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), moved = After(leader);
     group.Run(100ms);
     group.Stop(moved);
     group.node(moved).options.address = "elsewhere";
@@ -150,10 +150,10 @@ class MembersTest : public QObject {
   // that something changed.
   void AllMovedAtOnce_SeatsNameTheNewAddresses() {
     Group group(3);
-    QVERIFY(group.AwaitLeader() != 0);
+    QVERIFY(group.AwaitLeader() != ReplicaId{});
     group.Run(100ms);
-    for (const ReplicaId id : {1, 2, 3}) group.Stop(id);
-    for (const ReplicaId id : {1, 2, 3}) {
+    for (const ReplicaId id : {kN1, kN2, kN3}) group.Stop(id);
+    for (const ReplicaId id : {kN1, kN2, kN3}) {
       group.node(id).options.address = "moved-" + Name(id);
       group.Start(id);
     }
@@ -170,7 +170,7 @@ class MembersTest : public QObject {
 
   void Refusals() {
     Group group(3);
-    const ReplicaId leader = group.AwaitLeader(), other = leader % 3 + 1;
+    const ReplicaId leader = group.AwaitLeader(), other = After(leader);
     group.Run(100ms);
     QCOMPARE(Reason(Remove(group, Name(leader)).status()), std::string("LEADERS_SEAT"));
     QCOMPARE(Reason(Remove(group, "n7").status()), std::string("NO_SEAT"));
@@ -188,11 +188,11 @@ class MembersTest : public QObject {
     QCOMPARE(Reason(Add(group, "n8").status()), std::string("TOO_MANY_SEATS"));
     group.Stop(other);
     group.Run(1s);
-    QCOMPARE(Reason(Remove(group, Name(6 - leader - other)).status()),
+    QCOMPARE(Reason(Remove(group, Name(Besides(leader, other))).status()),
              std::string("NO_QUORUM_LEFT"));
     QVERIFY(Remove(group, Name(other)).ok());  // The silent replica may go.
-    const auto follower = group.Step(6 - leader - other, [](Replica& r, Time t, Outputs& out) {
-      return r.AddSeat(t, Seat{"n8", "h", 0}, out);
+    const auto follower = group.Step(Besides(leader, other), [](Replica& r, Time t, Outputs& out) {
+      return r.AddSeat(t, Seat{"n8", "h", {}}, out);
     });
     QCOMPARE(Reason(follower.status()), std::string("NOT_LEADER"));
     Group alone(1);
@@ -224,7 +224,7 @@ class MembersTest : public QObject {
   // and begins phase 1 anew before it goes on.
   void RecoveredChange_IsFollowedByANewPhaseOne() {
     Group group(3);
-    const ReplicaId old = group.AwaitLeader(), has = old % 3 + 1;
+    const ReplicaId old = group.AwaitLeader(), has = After(old);
     group.Run(100ms);
     group.passes = [&](const Message& m) { return m.from == old && m.to == has; };
     const auto slot = Add(group, "n4");
@@ -239,7 +239,7 @@ class MembersTest : public QObject {
           rounds.push_back(node.replica->promised().round);
         }
       }
-      return group.Leader() != 0;
+      return group.Leader() != ReplicaId{};
     }));
     QCOMPARE(rounds.size(), std::size_t{2});
     const ReplicaId next = group.Leader();

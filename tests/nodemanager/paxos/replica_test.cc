@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 // True when every replica that is up has handed out what the leader has.
 bool Agrees(Group& group) {
   const ReplicaId leader = group.Leader();
-  if (leader == 0) return false;
+  if (leader == ReplicaId{}) return false;
   for (auto& [id, node] : group.nodes()) {
     if (node.replica && node.applied != group.replica(leader).chosen()) return false;
   }
@@ -48,15 +48,15 @@ class ReplicaTest : public QObject {
  private Q_SLOTS:
   void Alone_LeadsAtOnceAndCommits() {
     Group group(1);
-    QCOMPARE(group.AwaitLeader(100ms), 1u);
+    QCOMPARE(group.AwaitLeader(100ms), kN1);
     QVERIFY(group.Commit("a") != 0);
-    QVERIFY(group.replica(1).LeaseCovers(group.LocalTime(1)));
+    QVERIFY(group.replica(kN1).LeaseCovers(group.LocalTime(kN1)));
   }
 
   void Three_ElectOneAndCommitEverywhere() {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(2s);
-    QVERIFY(leader != 0);
+    QVERIFY(leader != ReplicaId{});
     for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c" + std::to_string(i)) != 0);
     group.Run(2s);  // After this time the leader trusts the clocks.
     QCOMPARE(group.Leader(), leader);
@@ -87,7 +87,7 @@ class ReplicaTest : public QObject {
       group.Stop(old);
       const Time killed = group.now;
       const ReplicaId next = group.AwaitLeader(5s);
-      QVERIFY(next != 0 && next != old);
+      QVERIFY(next != ReplicaId{} && next != old);
       QVERIFY2(group.now - killed < 1500ms, "failover takes too long");
       QCOMPARE(*group.node(next).state.at(slot).payload, "r" + std::to_string(round));
       group.Start(old);
@@ -98,9 +98,9 @@ class ReplicaTest : public QObject {
   void AllRestart_NothingIsLost() {
     Group group(3);
     const Slot slot = group.Commit("kept");
-    for (ReplicaId id : {1, 2, 3}) group.Stop(id);
-    for (ReplicaId id : {1, 2, 3}) group.Start(id);
-    QVERIFY(group.AwaitLeader() != 0);
+    for (ReplicaId id : {kN1, kN2, kN3}) group.Stop(id);
+    for (ReplicaId id : {kN1, kN2, kN3}) group.Start(id);
+    QVERIFY(group.AwaitLeader() != ReplicaId{});
     group.Run(200ms);
     for (auto& [id, node] : group.nodes())
       QCOMPARE(*node.state.at(slot).payload, std::string("kept"));
@@ -110,7 +110,7 @@ class ReplicaTest : public QObject {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader();
     const Ballot ballot = group.replica(leader).promised();
-    const ReplicaId cut = leader % 3 + 1;
+    const ReplicaId cut = After(leader);
     group.passes = [&](const Message& m) { return m.from != cut && m.to != cut; };
     group.Run(10s);
     QVERIFY(group.replica(cut).role() == Role::kCandidate);
@@ -139,14 +139,14 @@ class ReplicaTest : public QObject {
     Group group(3);
     const ReplicaId old = group.AwaitLeader();
     group.Run(100ms);
-    const ReplicaId has = old % 3 + 1;
+    const ReplicaId has = After(old);
     group.passes = [&](const Message& m) { return m.from == old && m.to == has; };
     const auto slot = Propose(group, old, "half");
     group.Run(10ms);
     group.Stop(old);
     group.passes = nullptr;
     const ReplicaId next = group.AwaitLeader();
-    QVERIFY(next != 0);
+    QVERIFY(next != ReplicaId{});
     QCOMPARE(*group.node(next).state.at(*slot).payload, std::string("half"));
   }
 
@@ -154,42 +154,42 @@ class ReplicaTest : public QObject {
   // ballot, and it believes only consecutive slots.
   void Recovery_TakesTheHighestBallot() {
     Group group(5);
-    for (ReplicaId id : {2, 3, 4, 5}) group.Stop(id);
-    QVERIFY(group.Run(2s, [&] { return group.replica(1).role() == Role::kCandidate; }));
-    const auto ask = std::get<PreVote>(group.node(1).last.late.at(0).body);
-    for (ReplicaId id : {2, 3})
-      group.Receive(1, {id, 1, PreVoteReply{ask.ballot, true, {7, 2}, 1}});
-    const auto prepare = std::get<Prepare>(group.node(1).last.late.at(0).body);
+    for (ReplicaId id : {kN2, kN3, kN4, kN5}) group.Stop(id);
+    QVERIFY(group.Run(2s, [&] { return group.replica(kN1).role() == Role::kCandidate; }));
+    const auto ask = std::get<PreVote>(group.node(kN1).last.late.at(0).body);
+    for (ReplicaId id : {kN2, kN3})
+      group.Receive(kN1, {id, kN1, PreVoteReply{ask.ballot, true, {7, kN2}, 1}});
+    const auto prepare = std::get<Prepare>(group.node(kN1).last.late.at(0).body);
     QCOMPARE(prepare.ballot.round, 8u);  // It is above every round that the replica has seen.
     const auto promise = [&](ReplicaId from, std::vector<AcceptedEntry> votes) {
-      group.Receive(1,
-                    {from, 1, Promise{prepare.ballot, true, prepare.ballot, 1, std::move(votes)}});
+      group.Receive(
+          kN1, {from, kN1, Promise{prepare.ballot, true, prepare.ballot, 1, std::move(votes)}});
     };
-    promise(4, {Vote(3, {1, 2}, "gap")});
-    promise(2, {Vote(2, {5, 4}, "high"), Vote(3, {2, 5}, "low")});
-    QVERIFY(group.replica(1).role() == Role::kCandidate);
-    promise(3, {Vote(2, {3, 5}, "low"), Vote(3, {4, 4}, "high"), Vote(4, {1, 2}, "only")});
-    QVERIFY(group.replica(1).role() == Role::kLeader);
-    std::vector<AcceptedEntry>& log = group.node(1).disk.log;
+    promise(kN4, {Vote(3, {1, kN2}, "gap")});
+    promise(kN2, {Vote(2, {5, kN4}, "high"), Vote(3, {2, kN5}, "low")});
+    QVERIFY(group.replica(kN1).role() == Role::kCandidate);
+    promise(kN3, {Vote(2, {3, kN5}, "low"), Vote(3, {4, kN4}, "high"), Vote(4, {1, kN2}, "only")});
+    QVERIFY(group.replica(kN1).role() == Role::kLeader);
+    std::vector<AcceptedEntry>& log = group.node(kN1).disk.log;
     QCOMPARE(log.size(), std::size_t{5});
     QCOMPARE(*log[1].entry.payload, std::string("high"));
     QCOMPARE(*log[2].entry.payload, std::string("high"));
     QCOMPARE(*log[3].entry.payload, std::string("only"));
     QVERIFY(log[4].entry.kind == LogEntry::Kind::kNoop);
     for (std::size_t i = 1; i < log.size(); ++i) QVERIFY(log[i].ballot == prepare.ballot);
-    QVERIFY(!group.replica(1).IsReady());
-    QCOMPARE(Reason(Propose(group, 1, "early").status()), std::string("NOT_LEADER"));
-    const Message answer{2, 1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}};
-    group.Receive(1, answer);
-    group.Receive(1, answer);  // A repeated answer counts once.
-    QCOMPARE(group.replica(1).chosen(), 1u);
+    QVERIFY(!group.replica(kN1).IsReady());
+    QCOMPARE(Reason(Propose(group, kN1, "early").status()), std::string("NOT_LEADER"));
+    const Message answer{kN2, kN1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}};
+    group.Receive(kN1, answer);
+    group.Receive(kN1, answer);  // A repeated answer counts once.
+    QCOMPARE(group.replica(kN1).chosen(), 1u);
     // An answer at another ballot does not count.
-    group.Receive(1, {3, 1, Accepted{{1, 1}, true, {1, 1}, 5, {}, {}, 1}});
-    QCOMPARE(group.replica(1).chosen(), 1u);
-    group.Receive(1, {3, 1, Accepted{prepare.ballot, true, prepare.ballot, 4, {}, {}, 1}});
-    QCOMPARE(group.replica(1).chosen(), 4u);
-    group.Receive(1, {3, 1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}});
-    QVERIFY(group.replica(1).IsReady());
+    group.Receive(kN1, {kN3, kN1, Accepted{{1, kN1}, true, {1, kN1}, 5, {}, {}, 1}});
+    QCOMPARE(group.replica(kN1).chosen(), 1u);
+    group.Receive(kN1, {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, 4, {}, {}, 1}});
+    QCOMPARE(group.replica(kN1).chosen(), 4u);
+    group.Receive(kN1, {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}});
+    QVERIFY(group.replica(kN1).IsReady());
   }
 
   void LostMessages_AreSentAgain() {
@@ -197,12 +197,12 @@ class ReplicaTest : public QObject {
     std::size_t count = 0;
     group.passes = [&](const Message&) { return ++count % 3 != 0; };
     for (int i = 0; i < 200; ++i) {
-      if (group.AwaitLeader() != 0) Propose(group, group.Leader(), "c").IgnoreError();
+      if (group.AwaitLeader() != ReplicaId{}) Propose(group, group.Leader(), "c").IgnoreError();
       group.Run(5ms);
     }
     group.passes = nullptr;
     QVERIFY(group.Run(5s, [&] { return Agrees(group); }));
-    QVERIFY(group.replica(1).chosen() > 150);
+    QVERIFY(group.replica(kN1).chosen() > 150);
   }
 
   void Batch_IsOneMessageForEachFollower() {
@@ -245,7 +245,7 @@ class ReplicaTest : public QObject {
 
   void Laggard_CatchesUpFromTheLog() {
     Group group(3);
-    const ReplicaId away = group.AwaitLeader() % 3 + 1;
+    const ReplicaId away = After(group.AwaitLeader());
     group.Stop(away);
     for (int i = 0; i < 300; ++i) QVERIFY(group.Commit(std::string(20000, 'x')) != 0);
     group.Start(away);
@@ -255,7 +255,7 @@ class ReplicaTest : public QObject {
 
   void Laggard_CatchesUpFromASnapshot() {
     Group group(3, [](ReplicaOptions& o) { o.keep_slots = 5; });
-    const ReplicaId away = group.AwaitLeader() % 3 + 1;
+    const ReplicaId away = After(group.AwaitLeader());
     group.Stop(away);
     for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c") != 0);
     group.Run(200ms);
@@ -283,9 +283,10 @@ class ReplicaTest : public QObject {
     group.Run(100ms);
     QVERIFY(group.Step(first, [](Replica& r, Time t, Outputs& out) { return r.StepDown(t, out); })
                 .ok());
-    QVERIFY(group.Run(2s, [&] { return group.Leader() != 0 && group.Leader() != first; }));
+    QVERIFY(
+        group.Run(2s, [&] { return group.Leader() != ReplicaId{} && group.Leader() != first; }));
     group.Commit("d");
-    const ReplicaId follower = 6 - first - group.Leader();
+    const ReplicaId follower = Besides(first, group.Leader());
     group.Run(200ms);
     group.Stop(follower);
     group.node(follower).disk.chosen = 5;  // The disk has nothing of what it was told later.
@@ -298,13 +299,13 @@ class ReplicaTest : public QObject {
     Group group(3);
     const ReplicaId old = group.AwaitLeader();
     group.Run(100ms);
-    const ReplicaId behind = old % 3 + 1;
+    const ReplicaId behind = After(old);
     group.passes = [&](const Message& m) { return m.to != behind; };
     QVERIFY(group.Commit("c") != 0);
     group.Run(100ms);
     group.Stop(old);
     group.passes = nullptr;
-    QCOMPARE(group.AwaitLeader(), 6 - old - behind);
+    QCOMPARE(group.AwaitLeader(), Besides(old, behind));
   }
 
   void RefuseToLead_NeverLeadsAgain() {
@@ -317,11 +318,11 @@ class ReplicaTest : public QObject {
     });
     QVERIFY(group.replica(old).role() == Role::kFollower);
     const ReplicaId next = group.AwaitLeader();
-    QVERIFY(next != 0 && next != old);
-    group.Stop(6 - old - next);
+    QVERIFY(next != ReplicaId{} && next != old);
+    group.Stop(Besides(old, next));
     group.Run(100ms);
     group.Stop(next);
-    group.Start(6 - old - next);
+    group.Start(Besides(old, next));
     group.Run(5s);
     QVERIFY(group.Leader() != old);
   }
@@ -337,12 +338,12 @@ class ReplicaTest : public QObject {
     Group group(3);
     group.Commit("a");
     group.Run(200ms);
-    const Slot chosen = group.node(1).disk.chosen;
-    group.Stop(1);
-    group.Start(1);
-    QVERIFY(group.replica(1).next_deadline() <= group.LocalTime(1));
-    Tick(group, 1);
-    QCOMPARE(group.node(1).applied, chosen);
+    const Slot chosen = group.node(kN1).disk.chosen;
+    group.Stop(kN1);
+    group.Start(kN1);
+    QVERIFY(group.replica(kN1).next_deadline() <= group.LocalTime(kN1));
+    Tick(group, kN1);
+    QCOMPARE(group.node(kN1).applied, chosen);
   }
 };
 

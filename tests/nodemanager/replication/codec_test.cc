@@ -16,7 +16,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr paxos::Ballot kBallot{3, 0xfedcba9876543210}, kOther{2, 8};
+constexpr paxos::ReplicaId kFrom{7}, kTo{8};
+constexpr paxos::Ballot kBallot{3, paxos::ReplicaId{0xfedcba9876543210}}, kOther{2, kTo};
 
 paxos::Time At(std::int64_t ns) { return paxos::Time(paxos::Duration(ns)); }
 
@@ -24,7 +25,7 @@ std::vector<paxos::Message> OneOfEach() {
   const paxos::LogEntry command = CommandAt(1, 1, std::string("pay\0load", 8)).entry;
   const paxos::LogEntry members{paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()};
   std::vector<paxos::Message> all;
-  const auto add = [&all](auto body) { all.push_back({7, 8, std::move(body)}); };
+  const auto add = [&all](auto body) { all.push_back({kFrom, kTo, std::move(body)}); };
   add(paxos::PreVote{kBallot, 5, kOther});
   add(paxos::PreVoteReply{kBallot, true, kOther, 6});
   add(paxos::Prepare{kBallot, 7, {}});
@@ -42,7 +43,7 @@ std::vector<paxos::Message> OneOfEach() {
 v1::ReplicaMessage Wire(const paxos::Message& message) { return EncodeMessage(message); }
 
 QString Field(v1::ReplicaMessage message) {
-  const auto decoded = DecodeMessage(std::move(message), 1, 2);
+  const auto decoded = DecodeMessage(std::move(message), kFrom, kTo);
   if (decoded.ok()) return "accepted";
   const base::ErrorReason reason = base::GetReason(decoded.status());
   if (reason.reason != "BAD_MESSAGE") return QString::fromStdString(decoded.status().ToString());
@@ -61,7 +62,7 @@ class CodecTest : public QObject {
       v1::ReplicaMessage received;
       QVERIFY(received.ParseFromString(wire.SerializeAsString()));
       kinds.insert(received.body_case());
-      const auto decoded = DecodeMessage(std::move(received), 7, 8);
+      const auto decoded = DecodeMessage(std::move(received), kFrom, kTo);
       QVERIFY2(decoded.ok(), decoded.status().ToString().c_str());
       QCOMPARE(decoded->from, message.from);
       QCOMPARE(decoded->to, message.to);
@@ -75,7 +76,7 @@ class CodecTest : public QObject {
   // field, and not through the encoder.
   void Accept_ArrivesFieldByField() {
     v1::ReplicaMessage wire = Wire(OneOfEach()[5]);
-    const auto decoded = DecodeMessage(std::move(wire), 7, 8);
+    const auto decoded = DecodeMessage(std::move(wire), kFrom, kTo);
     QVERIFY(decoded.ok());
     const auto& accept = std::get<paxos::Accept>(decoded->body);
     QVERIFY(accept.ballot == kBallot);
@@ -93,7 +94,7 @@ class CodecTest : public QObject {
 
   void Accepted_ArrivesFieldByField() {
     v1::ReplicaMessage wire = Wire(OneOfEach()[7]);
-    const auto decoded = DecodeMessage(std::move(wire), 7, 8);
+    const auto decoded = DecodeMessage(std::move(wire), kFrom, kTo);
     QVERIFY(decoded.ok());
     const auto& accepted = std::get<paxos::Accepted>(decoded->body);
     QVERIFY(accepted.ballot == kBallot && accepted.promised == kBallot && accepted.granted);
@@ -226,7 +227,7 @@ class CodecTest : public QObject {
           ++unparsed;
           continue;
         }
-        const auto result = DecodeMessage(std::move(wire), 1, 2);
+        const auto result = DecodeMessage(std::move(wire), kFrom, kTo);
         ++(result.ok() ? decoded : refused);
         if (result.ok()) QCOMPARE(Field(Wire(*result)), QString("accepted"));
         if (!result.ok()) QCOMPARE(base::GetReason(result.status()).reason, "BAD_MESSAGE");

@@ -10,8 +10,11 @@
 
 namespace onepiece::nodemanager {
 
+/// The replica that proposes in these tests, and has the first seat.
+inline constexpr paxos::ReplicaId kProposer{7};
+
 inline paxos::AcceptedEntry CommandAt(paxos::Slot slot, std::uint64_t round, std::string payload) {
-  paxos::AcceptedEntry accepted{slot, {round, 7}, {}};
+  paxos::AcceptedEntry accepted{slot, {round, kProposer}, {}};
   accepted.entry.kind = paxos::LogEntry::Kind::kCommand;
   accepted.entry.version = 1;
   accepted.entry.payload = std::make_shared<const std::string>(std::move(payload));
@@ -19,8 +22,9 @@ inline paxos::AcceptedEntry CommandAt(paxos::Slot slot, std::uint64_t round, std
 }
 
 inline paxos::Members ThreeSeats() {
-  return {
-      {{"nodemanager-1", "localhost:1", 7}, {"nodemanager-2", "localhost:2", 8}, {"new", "", 0}}};
+  return {{{"nodemanager-1", "localhost:1", kProposer},
+           {"nodemanager-2", "localhost:2", paxos::ReplicaId{8}},
+           {"new", "", {}}}};
 }
 
 inline std::shared_ptr<const paxos::Snapshot> SnapshotAt(paxos::Slot index, std::string state) {
@@ -29,8 +33,8 @@ inline std::shared_ptr<const paxos::Snapshot> SnapshotAt(paxos::Slot index, std:
   return std::make_shared<const paxos::Snapshot>(std::move(snapshot));
 }
 
-inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1", 0xfedcba9876543210,
-                                          GroupId(5)};
+inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1",
+                                          paxos::ReplicaId{0xfedcba9876543210}, GroupId(5)};
 
 /// The state of a new replica in a group of ThreeSeats().
 inline paxos::DurableState NewState() {
@@ -41,14 +45,15 @@ inline paxos::DurableState NewState() {
 inline std::string Describe(const paxos::DurableState& state) {
   v1::LogSnapshot snapshot;
   EncodeSnapshot(state.snapshot, &snapshot);
-  std::string text = absl::StrCat("replica ", state.replica, " promised ", state.promised.round,
-                                  "/", state.promised.replica, " chosen ", state.chosen,
-                                  " snapshot ", snapshot.ShortDebugString(), " log");
+  std::string text =
+      absl::StrCat("replica ", state.replica.value, " promised ", state.promised.round, "/",
+                   state.promised.replica.value, " chosen ", state.chosen, " snapshot ",
+                   snapshot.ShortDebugString(), " log");
   for (const paxos::AcceptedEntry& accepted : state.log) {
     v1::LogEntry entry;
     EncodeEntry(accepted.entry, &entry);
     absl::StrAppend(&text, " ", accepted.slot, "@", accepted.ballot.round, "/",
-                    accepted.ballot.replica, "{", entry.ShortDebugString(), "}");
+                    accepted.ballot.replica.value, "{", entry.ShortDebugString(), "}");
   }
   return text;
 }

@@ -59,7 +59,7 @@ History MakeHistory(std::mt19937_64& random, int steps) {
     paxos::Writes& writes = history.writes.emplace_back();
     if (random() % 4 == 0) {
       writes.promise = true;
-      writes.promised = {++round, 1 + random() % 3};
+      writes.promised = {++round, paxos::ReplicaId{1 + random() % 3}};
       if (next > state.chosen + 1) next -= random() % (next - state.chosen);
     }
     const std::uint64_t size = random() % 8 == 0 ? 9000 : random() % 300;

@@ -21,6 +21,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
+constexpr paxos::ReplicaId kOther{8}, kThird{9};
+
 QString Reason(const absl::Status& status) {
   return QString::fromStdString(base::GetReason(status).reason);
 }
@@ -47,15 +49,15 @@ void Fill(const std::string& dir) {
   QVERIFY((*store)->Create(kIdentity, NewState()).ok());
   paxos::Writes writes = Accept({CommandAt(1, 3, "one"), CommandAt(2, 3, "two")});
   writes.promise = true;
-  writes.promised = {3, 7};
+  writes.promised = {3, kProposer};
   QVERIFY((*store)->Commit(writes).ok());
   writes = Accept({CommandAt(2, 4, "zwei"),
                    CommandAt(3, 4, std::string(300, 'x')),
-                   {4, {4, 9}, {}},
-                   {5, {4, 9}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
+                   {4, {4, kThird}, {}},
+                   {5, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
                   3);
   writes.promise = true;
-  writes.promised = {5, 8};
+  writes.promised = {5, kOther};
   writes.install = SnapshotAt(2, "the state");
   writes.drop_through = 1;
   QVERIFY((*store)->Commit(writes).ok());
@@ -104,13 +106,13 @@ class StoreTest : public QObject {
   void Reopened_HoldsWhatWasWritten() {
     Fill(dir_);
     paxos::DurableState expected{.replica = kIdentity.replica,
-                                 .promised = {5, 8},
+                                 .promised = {5, kOther},
                                  .snapshot = *SnapshotAt(2, "the state"),
                                  .chosen = 3};
     expected.log = {CommandAt(2, 4, "zwei"),
                     CommandAt(3, 4, std::string(300, 'x')),
-                    {4, {4, 9}, {}},
-                    {5, {4, 9}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
+                    {4, {4, kThird}, {}},
+                    {5, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
     QCOMPARE(Found(dir_), Describe(expected));
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());
@@ -123,7 +125,7 @@ class StoreTest : public QObject {
 
   void Create_KeepsAWholeState() {
     paxos::DurableState state = NewState();
-    state.promised = {9, 9};
+    state.promised = {9, kThird};
     state.snapshot = *SnapshotAt(6, "six");
     state.chosen = 8;
     state.log = {CommandAt(5, 1, "5"), CommandAt(6, 1, ""), CommandAt(7, 2, "7")};
@@ -138,7 +140,7 @@ class StoreTest : public QObject {
   void SetGroup_IsKept() {
     {
       auto store = Store::Open(dir_);
-      QVERIFY((*store)->Create({"", "nodemanager-1", 7}, NewState()).ok());
+      QVERIFY((*store)->Create({"", "nodemanager-1", kProposer}, NewState()).ok());
       QVERIFY((*store)->SetGroup("joined", GroupId(0xfedcba9876543211)).ok());
     }
     auto store = Store::Open(dir_);
@@ -180,7 +182,7 @@ class StoreTest : public QObject {
       QVERIFY((*store)->Commit(writes).ok());
     }
     paxos::DurableState expected{.replica = kIdentity.replica,
-                                 .promised = {5, 8},
+                                 .promised = {5, kOther},
                                  .snapshot = *SnapshotAt(100, "far ahead"),
                                  .chosen = 100,
                                  .log = {CommandAt(101, 9, "after")}};

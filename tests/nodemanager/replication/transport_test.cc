@@ -17,7 +17,7 @@ using testing::Eventually;
 
 const base::Duration kLimit = base::Scaled(seconds(30));
 constexpr GroupId kGroup{5};
-constexpr paxos::ReplicaId kSelf = 1, kOther = 2;
+constexpr paxos::ReplicaId kSelf{1}, kOther{2};
 
 // A server that counts the streams to its address.
 class Listener final : public v1::ReplicaService::Service {
@@ -45,20 +45,20 @@ class Listener final : public v1::ReplicaService::Service {
 
 paxos::Message ToOther() { return {kSelf, kOther, paxos::TakeOver{{1, kSelf}}}; }
 
-v1::ReplicaEnvelope HelloOf(std::uint64_t replica, const std::string& address) {
+v1::ReplicaEnvelope HelloOf(paxos::ReplicaId replica, const std::string& address) {
   v1::ReplicaEnvelope envelope;
   v1::ReplicaHello& hello = *envelope.mutable_hello();
   hello.set_cluster_id("test");
-  hello.set_name("nm-" + std::to_string(replica));
+  hello.set_name("nm-" + std::to_string(replica.value));
   hello.set_address(address);
-  hello.set_replica(replica);
+  hello.set_replica(replica.value);
   hello.set_boot(1);
   hello.set_group(kGroup.value);
   return envelope;
 }
 
 // Opens a stream as `replica`, and ends it.
-grpc::Status Speak(const std::string& to, std::uint64_t replica, const std::string& address) {
+grpc::Status Speak(const std::string& to, paxos::ReplicaId replica, const std::string& address) {
   const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(to));
   grpc::ClientContext context;
   rpc::SetTimeout(context, kLimit);
@@ -126,10 +126,11 @@ class TransportTest : public QObject {
     transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", "127.0.0.1:1", kOther}}}, {});
     QVERIFY(Speak(server.address(), kOther, "127.0.0.1:2").ok());
     for (std::uint64_t stranger = 100; stranger < 120; ++stranger)
-      QVERIFY(Speak(server.address(), stranger, "127.0.0.1:3").ok());
+      QVERIFY(Speak(server.address(), paxos::ReplicaId{stranger}, "127.0.0.1:3").ok());
     QCOMPARE(transport.FoundAt(kOther), std::string("127.0.0.1:2"));
-    QCOMPARE(transport.FoundAt(100), std::string());  // The strangers are bounded.
-    QCOMPARE(transport.FoundAt(119), std::string("127.0.0.1:3"));
+    QCOMPARE(transport.FoundAt(paxos::ReplicaId{100}),
+             std::string());  // The strangers are bounded.
+    QCOMPARE(transport.FoundAt(paxos::ReplicaId{119}), std::string("127.0.0.1:3"));
     transport.Stop();
     server.Shutdown(seconds(5));
   }

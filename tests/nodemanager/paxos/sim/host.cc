@@ -25,14 +25,15 @@ void Host::Say(std::string_view what) {
 
 void Host::Format(const Members* group) {
   DurableState state;
-  state.replica = c_.random.Next() | 1;
-  if (c_.mutant == WorldMutant::kKeepIdAfterWipe && id() != 0) state.replica = id();
+  state.replica = ReplicaId{c_.random.Next() | 1};
+  if (c_.mutant == WorldMutant::kKeepIdAfterWipe && id() != ReplicaId{}) state.replica = id();
   if (group != nullptr) {
     state = Replica::Bootstrap(state.replica, *group, name_);
     c_.invariants.Bootstrapped(state);
   }
   network_.Registered(state.replica, index_);
-  if (c_.trace.on()) Say(absl::StrCat("has an empty disk, id ", absl::Hex(state.replica >> 48)));
+  if (c_.trace.on())
+    Say(absl::StrCat("has an empty disk, id ", absl::Hex(state.replica.value >> 48)));
   disk_.Format(std::move(state));
   state_ = State::kDown;
 }
@@ -438,7 +439,7 @@ void Host::Answer(const Request& request, const Result& result) {
 
 void Host::Refuse(const Request& request, Reply::Kind kind) {
   std::optional<std::size_t> hint;
-  if (replica_->leader() != 0 && replica_->leader() != id()) {
+  if (replica_->leader() != ReplicaId{} && replica_->leader() != id()) {
     hint = network_.HostOf(replica_->leader());
   }
   network_.Send(Reply{request.client, request.number, kind, {}, hint});

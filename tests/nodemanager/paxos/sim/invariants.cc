@@ -9,7 +9,7 @@ namespace onepiece::paxos::sim {
 namespace {
 
 std::string Text(Ballot ballot) {
-  return absl::StrCat(ballot.round, "/", absl::Hex(ballot.replica));
+  return absl::StrCat(ballot.round, "/", absl::Hex(ballot.replica.value));
 }
 
 std::uint64_t HashOf(std::uint64_t hash, const std::string& text) {
@@ -25,7 +25,7 @@ std::uint64_t HashOf(std::uint64_t hash, const std::string& text) {
 std::vector<ReplicaId> Voters(const Members& members) {
   std::vector<ReplicaId> voters;
   for (const Seat& seat : members.seats) {
-    if (seat.replica != 0) voters.push_back(seat.replica);
+    if (seat.replica != ReplicaId{}) voters.push_back(seat.replica);
   }
   std::sort(voters.begin(), voters.end());
   return voters;
@@ -49,7 +49,7 @@ std::uint64_t Invariants::HashOf(const LogEntry& entry) {
   std::uint64_t hash = Mix(static_cast<std::uint64_t>(entry.kind) + 1, entry.version);
   if (entry.payload != nullptr) hash = sim::HashOf(hash, *entry.payload);
   for (const Seat& seat : entry.members.seats) {
-    hash = sim::HashOf(sim::HashOf(Mix(hash, seat.replica), seat.name), seat.address);
+    hash = sim::HashOf(sim::HashOf(Mix(hash, seat.replica.value), seat.name), seat.address);
   }
   return hash;
 }
@@ -182,31 +182,33 @@ void Invariants::Applies(ReplicaId replica, Slot slot, const LogEntry& entry) {
   } else if (slot == chosen() + 1) {
     Choose(slot, hash, entry);
   } else if (slots_[slot - 1].entry != hash) {
-    Fail(kOneValue, absl::StrCat("slot ", slot, " has another value at ", absl::Hex(replica)));
+    Fail(kOneValue,
+         absl::StrCat("slot ", slot, " has another value at ", absl::Hex(replica.value)));
   }
 }
 
 void Invariants::HasState(ReplicaId replica, Slot slot, std::uint64_t hash) {
   if (slot == 0) return;
   if (slot > chosen()) {
-    return Fail(kContiguous, absl::StrCat(absl::Hex(replica), " has a state after slot ", slot,
-                                          ", which nobody applied"));
+    return Fail(kContiguous, absl::StrCat(absl::Hex(replica.value), " has a state after slot ",
+                                          slot, ", which nobody applied"));
   }
   // An empty state has the hash 0 too, which does no harm.
   std::uint64_t& known = slots_[slot - 1].state;
   if (known == 0) known = hash;
   if (known != hash) {
-    Fail(kSameState, absl::StrCat(absl::Hex(replica), " differs after slot ", slot));
+    Fail(kSameState, absl::StrCat(absl::Hex(replica.value), " differs after slot ", slot));
   }
 }
 
 void Invariants::Leads(ReplicaId replica, std::uint64_t life, Ballot ballot) {
   const auto [leader, first] =
-      leaders_.try_emplace(Mix(Mix(1, ballot.round), ballot.replica), replica, life);
+      leaders_.try_emplace(Mix(Mix(1, ballot.round), ballot.replica.value), replica, life);
   if (first || leader->second == std::pair{replica, life}) return;
-  Fail(kOneLeader, absl::StrCat("ballot ", Text(ballot), " is led by ", absl::Hex(replica),
-                                " in life ", life, " and by ", absl::Hex(leader->second.first),
-                                " in life ", leader->second.second));
+  Fail(kOneLeader,
+       absl::StrCat("ballot ", Text(ballot), " is led by ", absl::Hex(replica.value), " in life ",
+                    life, " and by ", absl::Hex(leader->second.first.value), " in life ",
+                    leader->second.second));
 }
 
 void Invariants::Answers(std::uint64_t known, std::uint64_t epoch) {

@@ -85,7 +85,7 @@ class Invariants {
  private:
   /// `replica` has had an entry of this hash on its disk, accepted under `ballot`.
   struct Vote {
-    ReplicaId replica = 0;
+    ReplicaId replica;
     Ballot ballot;
     std::uint64_t hash = 0;
   };

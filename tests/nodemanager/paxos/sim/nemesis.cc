@@ -25,7 +25,7 @@ bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) co
     const auto voters = std::count_if(hosts.begin(), hosts.end(), [&](std::size_t index) {
       return members.Votes(hosts_[index].id());
     });
-    const std::size_t more = joins != 0 && !members.Votes(joins) ? 1 : 0;
+    const std::size_t more = joins != ReplicaId{} && !members.Votes(joins) ? 1 : 0;
     if (static_cast<std::size_t>(voters) < (members.voters() + more) / 2 + 1) return false;
   }
   return true;
@@ -233,7 +233,7 @@ void Nemesis::Operate(Fault fault) {
   if (fault == Fault::kAddSeat || fault == Fault::kReplaceSeat) {
     Host* fresh = FromStock();
     if (fresh == nullptr) return;
-    command.seat = {.name = fresh->name(), .address = fresh->name(), .replica = 0};
+    command.seat = {.name = fresh->name(), .address = fresh->name(), .replica = {}};
     fresh->Format(nullptr);
     fresh->StartAfter(c_.random.Exponential(300 * kMillisecond));
   }
@@ -278,7 +278,7 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
     if (std::all_of(hosts_.begin(), hosts_.end(), [&](const Host& host) {
           const bool away =
               std::find(smaller.begin(), smaller.end(), host.index()) == smaller.end();
-          return Suffice(smaller, away ? host.id() : 0);
+          return Suffice(smaller, away ? host.id() : ReplicaId{});
         })) {
       core = std::move(smaller);
     }

@@ -6,7 +6,7 @@ namespace onepiece::paxos::sim {
 namespace {
 
 std::string BallotText(Ballot ballot) {
-  return absl::StrCat(ballot.round, "/", absl::Hex(ballot.replica >> 48));
+  return absl::StrCat(ballot.round, "/", absl::Hex(ballot.replica.value >> 48));
 }
 
 struct Words {
@@ -83,7 +83,7 @@ void Network::SendOver(std::size_t from, std::size_t to, Message message) {
 }
 
 void Network::Send(std::size_t from, Message message) {
-  if (message.to != 0) {
+  if (message.to != ReplicaId{}) {
     if (const auto to = HostOf(message.to)) SendOver(from, *to, std::move(message));
     return;
   }

@@ -12,6 +12,11 @@
 namespace onepiece::paxos::sim {
 namespace {
 
+// The replicas of Three().
+constexpr ReplicaId kA{1}, kB{2}, kC{3};
+// The replica whose disk is tested.
+constexpr ReplicaId kSelf{7};
+
 LogEntry CommandOf(std::uint64_t value) {
   Request request{.client = 0, .number = 1, .kind = Operation::Kind::kWrite, .written = value};
   return {.kind = LogEntry::Kind::kCommand, .version = 1, .payload = ToyState::Encode(request)};
@@ -23,11 +28,11 @@ Writes Accepting(Slot slot, Ballot ballot, const LogEntry& entry) {
   return writes;
 }
 
-/// A group of three voters, 1 to 3, that has chosen slot 1.
+/// A group of three voters that has chosen slot 1.
 Invariants Three() {
   DurableState state;
   LogEntry first{.kind = LogEntry::Kind::kMembers};
-  first.members.seats = {{"a", "a", 1}, {"b", "b", 2}, {"c", "c", 3}};
+  first.members.seats = {{"a", "a", kA}, {"b", "b", kB}, {"c", "c", kC}};
   state.log.push_back({1, Ballot{}, first});
   Invariants invariants;
   invariants.Bootstrapped(state);
@@ -67,10 +72,10 @@ class PartsTest : public QObject {
 
   void Disk_KeepsWholeBatchesOnly() {
     Disk disk;
-    disk.Format({.replica = 7});
-    Writes writes = Accepting(1, {1, 7}, CommandOf(5));
+    disk.Format({.replica = kSelf});
+    Writes writes = Accepting(1, {1, kSelf}, CommandOf(5));
     writes.promise = true;
-    writes.promised = {1, 7};
+    writes.promised = {1, kSelf};
     disk.Begin(writes);
     QVERIFY(disk.busy());
     QVERIFY(disk.state().log.empty());
@@ -84,11 +89,11 @@ class PartsTest : public QObject {
   }
 
   void Disk_ReplacesDropsAndInstalls() {
-    DurableState state{.replica = 7};
+    DurableState state{.replica = kSelf};
     for (Slot slot = 1; slot <= 4; ++slot) {
-      QCOMPARE(Write(state, Accepting(slot, {1, 7}, CommandOf(slot))), std::string());
+      QCOMPARE(Write(state, Accepting(slot, {1, kSelf}, CommandOf(slot))), std::string());
     }
-    QCOMPARE(Write(state, Accepting(3, {2, 8}, CommandOf(9))), std::string());
+    QCOMPARE(Write(state, Accepting(3, {2, ReplicaId{8}}, CommandOf(9))), std::string());
     QCOMPARE(state.log[2].ballot.round, 2U);
     QCOMPARE(state.log.size(), std::size_t{4});
     Writes install;
@@ -102,12 +107,12 @@ class PartsTest : public QObject {
   }
 
   void Disk_FindsWhatIsWrong() {
-    DurableState state{.replica = 7, .promised = {5, 7}};
+    DurableState state{.replica = kSelf, .promised = {5, kSelf}};
     Writes falls;
     falls.promise = true;
-    falls.promised = {4, 9};
+    falls.promised = {4, ReplicaId{9}};
     QVERIFY(Write(state, falls).find("falls") != std::string::npos);
-    QVERIFY(Write(state, Accepting(2, {5, 7}, CommandOf(1))).find("gap") != std::string::npos);
+    QVERIFY(Write(state, Accepting(2, {5, kSelf}, CommandOf(1))).find("gap") != std::string::npos);
   }
 
   void ToyState_ExecutesOnce() {
@@ -150,56 +155,57 @@ class PartsTest : public QObject {
 
   void Invariants_AMajorityChooses() {
     Invariants invariants = Three();
-    Vote(invariants, 1, {1, 1}, CommandOf(5));
-    Vote(invariants, 2, {1, 1}, CommandOf(5));
-    invariants.Applies(1, 2, CommandOf(5));
+    Vote(invariants, kA, {1, kA}, CommandOf(5));
+    Vote(invariants, kB, {1, kA}, CommandOf(5));
+    invariants.Applies(kA, 2, CommandOf(5));
     QVERIFY(!invariants.violation().found());
     QCOMPARE(invariants.chosen(), Slot{2});
-    invariants.Applies(2, 2, CommandOf(6));
+    invariants.Applies(kB, 2, CommandOf(6));
     CompareViolation(invariants, Invariants::kOneValue);
   }
 
   void Invariants_AMinorityOrTwoBallotsDoNot() {
     Invariants minority = Three();
-    Vote(minority, 1, {1, 1}, CommandOf(5));
-    minority.Applies(1, 2, CommandOf(5));
+    Vote(minority, kA, {1, kA}, CommandOf(5));
+    minority.Applies(kA, 2, CommandOf(5));
     CompareViolation(minority, Invariants::kMajority);
     Invariants ballots = Three();
-    Vote(ballots, 1, {1, 1}, CommandOf(5));
-    Vote(ballots, 2, {2, 2}, CommandOf(5));
-    ballots.Applies(1, 2, CommandOf(5));
+    Vote(ballots, kA, {1, kA}, CommandOf(5));
+    Vote(ballots, kB, {2, kB}, CommandOf(5));
+    ballots.Applies(kA, 2, CommandOf(5));
     CompareViolation(ballots, Invariants::kMajority);
     Invariants stranger = Three();
-    Vote(stranger, 1, {1, 1}, CommandOf(5));
-    Vote(stranger, 9, {1, 1}, CommandOf(5));
-    stranger.Applies(1, 2, CommandOf(5));
+    Vote(stranger, kA, {1, kA}, CommandOf(5));
+    Vote(stranger, ReplicaId{9}, {1, kA}, CommandOf(5));
+    stranger.Applies(kA, 2, CommandOf(5));
     CompareViolation(stranger, Invariants::kMajority);
   }
 
   void Invariants_SeeWhatBreaksPaxos() {
     Invariants two_values = Three();
-    Vote(two_values, 1, {1, 1}, CommandOf(5));
-    Vote(two_values, 2, {1, 1}, CommandOf(6));
+    Vote(two_values, kA, {1, kA}, CommandOf(5));
+    Vote(two_values, kB, {1, kA}, CommandOf(6));
     CompareViolation(two_values, Invariants::kOneValuePerBallot);
 
     Invariants lower = Three();
-    lower.BecomesDurable(1, {.replica = 1, .promised = {3, 3}}, Accepting(2, {2, 2}, CommandOf(5)));
+    lower.BecomesDurable(kA, {.replica = kA, .promised = {3, kC}},
+                         Accepting(2, {2, kB}, CommandOf(5)));
     CompareViolation(lower, Invariants::kPromise);
 
     Invariants gap = Three();
-    gap.Applies(1, 3, CommandOf(5));
+    gap.Applies(kA, 3, CommandOf(5));
     CompareViolation(gap, Invariants::kContiguous);
 
     Invariants states = Three();
-    states.HasState(1, 1, 10);
-    states.HasState(2, 1, 11);
+    states.HasState(kA, 1, 10);
+    states.HasState(kB, 1, 11);
     CompareViolation(states, Invariants::kSameState);
 
     Invariants leaders = Three();
-    leaders.Leads(1, 1, {4, 1});
-    leaders.Leads(1, 1, {4, 1});
+    leaders.Leads(kA, 1, {4, kA});
+    leaders.Leads(kA, 1, {4, kA});
     QVERIFY(!leaders.violation().found());
-    leaders.Leads(1, 2, {4, 1});
+    leaders.Leads(kA, 2, {4, kA});
     CompareViolation(leaders, Invariants::kOneLeader);
 
     Invariants stale = Three();
@@ -211,9 +217,9 @@ class PartsTest : public QObject {
   }
 
   void Invariants_RepliesNeedTheDisk() {
-    const DurableState disk{.replica = 1, .promised = {2, 2}};
-    Message promise{1, 2, Promise{.ballot = {2, 2}, .granted = true}};
-    Message accepted{1, 2, Accepted{.ballot = {2, 2}, .granted = true, .match = 0}};
+    const DurableState disk{.replica = kA, .promised = {2, kB}};
+    Message promise{kA, kB, Promise{.ballot = {2, kB}, .granted = true}};
+    Message accepted{kA, kB, Accepted{.ballot = {2, kB}, .granted = true, .match = 0}};
     Invariants invariants = Three();
     invariants.Says(promise, disk);
     invariants.Says(accepted, disk);
@@ -222,7 +228,7 @@ class PartsTest : public QObject {
     invariants.Says(accepted, disk);
     CompareViolation(invariants, Invariants::kDurable);
     Invariants forgetful = Three();
-    std::get<Promise>(promise.body).ballot = {3, 2};
+    std::get<Promise>(promise.body).ballot = {3, kB};
     forgetful.Says(promise, disk);
     CompareViolation(forgetful, Invariants::kDurable);
   }
@@ -230,12 +236,12 @@ class PartsTest : public QObject {
   void Invariants_KnowWhoMayVote() {
     Invariants invariants = Three();
     LogEntry change{.kind = LogEntry::Kind::kMembers};
-    change.members.seats = {{"a", "a", 1}, {"b", "b", 2}};
-    invariants.Says({1, 2, Accept{.ballot = {1, 1}, .first = 2, .entries = {change}}}, {});
+    change.members.seats = {{"a", "a", kA}, {"b", "b", kB}};
+    invariants.Says({kA, kB, Accept{.ballot = {1, kA}, .first = 2, .entries = {change}}}, {});
     QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
-    Vote(invariants, 1, {1, 1}, change);
-    Vote(invariants, 3, {1, 1}, change);
-    invariants.Applies(1, 2, change);
+    Vote(invariants, kA, {1, kA}, change);
+    Vote(invariants, kC, {1, kA}, change);
+    invariants.Applies(kA, 2, change);
     QVERIFY(!invariants.violation().found());
     // A replica that does not know slot 2 may still go by the members of slot 1.
     QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
@@ -244,10 +250,10 @@ class PartsTest : public QObject {
 
     Invariants leap = Three();
     LogEntry two{.kind = LogEntry::Kind::kMembers};
-    two.members.seats = {{"a", "a", 1}};
-    Vote(leap, 1, {1, 1}, two);
-    Vote(leap, 2, {1, 1}, two);
-    leap.Applies(1, 2, two);
+    two.members.seats = {{"a", "a", kA}};
+    Vote(leap, kA, {1, kA}, two);
+    Vote(leap, kB, {1, kA}, two);
+    leap.Applies(kA, 2, two);
     CompareViolation(leap, Invariants::kMembers);
   }
 

@@ -30,7 +30,7 @@ World::World(std::uint64_t seed, WorldMutant mutant, std::ostream* story)
 void World::Found() {
   Members seats;
   for (std::size_t i = 0; i < c_.plan.seats; ++i) {
-    seats.seats.push_back({.name = hosts_[i].name(), .address = hosts_[i].name(), .replica = 0});
+    seats.seats.push_back({.name = hosts_[i].name(), .address = hosts_[i].name(), .replica = {}});
   }
   for (Host& host : hosts_) {
     host.clock().Boot(0, c_.random.Between(0, 1000 * kSecond));
@@ -239,7 +239,7 @@ void World::TellStates() {
     const Replica* replica = host.replica();
     const DurableState& disk = host.disk().state();
     std::string text =
-        absl::StrCat("id ", absl::Hex(host.id() >> 48), " promised ", disk.promised.round,
+        absl::StrCat("id ", absl::Hex(host.id().value >> 48), " promised ", disk.promised.round,
                      " snapshot ", disk.snapshot.index, " chosen ", disk.chosen, " last ",
                      disk.log.empty() ? 0 : disk.log.back().slot);
     if (replica == nullptr) {
@@ -248,7 +248,7 @@ void World::TellStates() {
       absl::StrAppend(&text, ", ", kRoles[static_cast<int>(replica->role())], " applied ",
                       host.applied(), host.paused() ? ", paused" : "", ", seats");
       for (const Seat& seat : replica->members().seats) {
-        absl::StrAppend(&text, " ", seat.name, "=", absl::Hex(seat.replica >> 48));
+        absl::StrAppend(&text, " ", seat.name, "=", absl::Hex(seat.replica.value >> 48));
       }
     }
     c_.trace.Line(c_.now, host.name(), text);
