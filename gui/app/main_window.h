@@ -126,7 +126,8 @@ class MainWindow : public QMainWindow {
   std::int64_t last_recorded_ms_ = 0;  ///< The instant that ShowLastRecorded() shows. 0 for none.
   std::string adopted_;                ///< The cluster's file, once recording into it was tried.
   std::int64_t adopted_at_ms_ = 0;
-  bool adopting_ = false;
+  /// The ShownCluster::connection() whose file is being opened. 0 if none is.
+  int adopting_for_ = 0;
   /// Grows with each cluster or recording opened, so that late answers are dropped.
   int opening_ = 0;
   bool wide_inspector_ = false;

@@ -78,7 +78,6 @@ void MainWindow::Disconnect() {
   ++opening_;
   adopt_.stop();
   adopted_.clear();
-  adopting_ = false;
   auto session = shown_cluster_->session();
   shown_cluster_->SetDesk(nullptr);
   shown_cluster_->SetRecording(nullptr);
@@ -96,7 +95,8 @@ void MainWindow::Disconnect() {
 }
 
 void MainWindow::AdoptRecording() {
-  if (recorder_ == nullptr || adopting_) return;
+  const int connection = shown_cluster_->connection();
+  if (recorder_ == nullptr || adopting_for_ == connection) return;
   const history::RecordState state = recorder_->state();
   const std::string path = recorder_->WantedPath();
   if (path.empty()) return;
@@ -107,7 +107,7 @@ void MainWindow::AdoptRecording() {
                           : tr("Not recorded: %1").arg(SafeText(base::Message(state.status), 200)));
     if (records || NowMs() - adopted_at_ms_ < kTryAgainMs) return;
   }
-  adopting_ = true;
+  adopting_for_ = connection;
   shown_cluster_->Work<Opened>(
       this,
       [service = recorder_, path]() -> absl::StatusOr<Opened> {
@@ -116,9 +116,11 @@ void MainWindow::AdoptRecording() {
         if (!begun.ok() && base::GetReason(begun).reason != "IN_USE") return begun;
         return OpenFile(path);
       },
-      [this, path, opening = opening_](absl::StatusOr<Opened> opened) {
-        if (opening != opening_) return;  // Another cluster was chosen meanwhile.
-        adopting_ = false;
+      [this, path, connection](absl::StatusOr<Opened> opened) {
+        // Another cluster was chosen meanwhile. A file that is only being opened leaves the cluster
+        // as it is, so opening_ says nothing here.
+        if (connection != shown_cluster_->connection()) return;
+        adopting_for_ = 0;
         adopted_ = path;
         adopted_at_ms_ = NowMs();
         if (!opened.ok()) {

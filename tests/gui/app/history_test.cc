@@ -8,10 +8,13 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QScopeGuard>
+#include <QSemaphore>
 #include <QStackedWidget>
 #include <QTabBar>
 #include <QTableView>
 #include <QTemporaryDir>
+#include <QThreadPool>
 #include <QtTest>
 #include <memory>
 
@@ -19,6 +22,7 @@
 #include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
 #include "gui/app/operations_panel.h"
+#include "gui/app/recording_service.h"
 #include "gui/app/theme.h"
 #include "tests/gui/app/accessibility.h"
 #include "tests/history/recordings.h"
@@ -278,6 +282,35 @@ class GuiAppHistoryTest : public QObject {
     QVERIFY(window->shown_cluster().desk() != nullptr);
     QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().snapshot()->alerts.value != nullptr,
                              kDeadlineMs);
+  }
+
+  // A recording that cannot be opened leaves the cluster connected, so its own recording must still
+  // be shown, though it was being opened at that moment.
+  void Live_IsAdoptedThoughAnotherFileFails() {
+    testing::FakeCluster cluster;
+    cluster.SetUp(1);
+    const QTemporaryDir folder;
+    auto window = MakeWindow(folder);
+    QThreadPool& pool = *QThreadPool::globalInstance();
+    pool.waitForDone();
+    const int threads = pool.maxThreadCount();
+    QSemaphore go;
+    pool.setMaxThreadCount(1);
+    const auto restore = qScopeGuard([&] {
+      go.release();
+      pool.setMaxThreadCount(threads);
+    });
+    pool.start([&go] { go.acquire(); });
+    window->Connect({"fake", {cluster.address()}, false});
+    const auto desk = std::dynamic_pointer_cast<RecordingService>(window->shown_cluster().desk());
+    QVERIFY(desk != nullptr);
+    QTRY_VERIFY_WITH_TIMEOUT(!desk->WantedPath().empty(), kDeadlineMs);
+    QTest::qWait(1200);  // The window looks every 500 ms. From then on its question waits in line.
+    window->OpenRecording(folder.filePath(QStringLiteral("nothing.onepiece-recording")));
+    go.release();
+    QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
+    QTRY_VERIFY_WITH_TIMEOUT(desk->state().recording, kDeadlineMs);
+    QVERIFY(window->shown_cluster().session() != nullptr);
   }
 
   void Operations_AreToggled() {
