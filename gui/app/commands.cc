@@ -79,16 +79,31 @@ void CommandList::Add(Command command, View* view) {
 }
 
 QStringList CommandList::SetShortcuts(const QMap<QString, QString>& shortcuts) {
-  QStringList refused;
-  for (CommandEntry& entry : entries_) entry.command.shortcut = defaults_.value(entry.command.id);
   for (CommandEntry& entry : entries_) {
-    const auto wanted = shortcuts.constFind(entry.command.id);
-    if (wanted == shortcuts.constEnd() || *wanted == entry.command.shortcut) continue;
-    const QString before = std::exchange(entry.command.shortcut, *wanted);
-    const QStringList conflicts = ShortcutConflicts(Commands());
-    if (conflicts.isEmpty()) continue;
-    entry.command.shortcut = before;
-    refused << conflicts;
+    const QString& id = entry.command.id;
+    entry.command.shortcut = shortcuts.value(id, DefaultShortcut(id));
+  }
+  const auto is_default = [this](const Command& command) {
+    return command.shortcut == DefaultShortcut(command.id);
+  };
+  QStringList refused;
+  // All wishes hold at first, so that two commands can swap their keys. A refused command gets its
+  // default back. Another command may hold that key by now, so each refusal leads to another round.
+  for (bool again = true; std::exchange(again, false);) {
+    std::vector<Command> settled;
+    for (const CommandEntry& entry : entries_) {
+      if (is_default(entry.command)) settled.push_back(entry.command);
+    }
+    for (CommandEntry& entry : entries_) {
+      if (is_default(entry.command)) continue;
+      settled.push_back(entry.command);
+      const QStringList conflicts = ShortcutConflicts(settled);
+      if (conflicts.isEmpty()) continue;
+      settled.pop_back();
+      entry.command.shortcut = DefaultShortcut(entry.command.id);
+      refused << conflicts;
+      again = true;
+    }
   }
   for (const CommandEntry& entry : entries_) {
     entry.action->setShortcut(QKeySequence(entry.command.shortcut, QKeySequence::PortableText));

@@ -43,8 +43,9 @@ class CommandList : public QObject {
   void Add(Command command, View* view = nullptr);
   /// Sets what is called before a page's command runs.
   void SetShow(std::function<void(View*)> show) { show_ = std::move(show); }
-  /// Sets the operator's shortcuts, by command id. A shortcut that would conflict is not set; the
-  /// answer has a line for each.
+  /// Sets the operator's shortcuts, by command id. All are taken together, so that commands can
+  /// swap their keys. A shortcut that would conflict is not set, and its command keeps the key that
+  /// it was added with; the answer has a line for each.
   QStringList SetShortcuts(const QMap<QString, QString>& shortcuts);
 
   [[nodiscard]] const std::vector<CommandEntry>& entries() const { return entries_; }

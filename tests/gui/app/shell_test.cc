@@ -235,6 +235,45 @@ class GuiAppShellTest : public QObject {
              QKeySequence(QStringLiteral("Ctrl+E")));
   }
 
+  void Shortcuts_AreTakenTogether_data() {
+    // The keys of three commands. Their defaults are F5, Ctrl+E and Ctrl+K.
+    QTest::addColumn<QStringList>("wanted");
+    QTest::addColumn<QStringList>("held");
+    QTest::addColumn<int>("refused");
+    QTest::newRow("two swap") << QStringList{"Ctrl+E", "F5", "Ctrl+K"}
+                              << QStringList{"Ctrl+E", "F5", "Ctrl+K"} << 0;
+    QTest::newRow("three in a ring")
+        << QStringList{"Ctrl+E", "Ctrl+K", "F5"} << QStringList{"Ctrl+E", "Ctrl+K", "F5"} << 0;
+    QTest::newRow("three in a ring, the other way")
+        << QStringList{"Ctrl+K", "F5", "Ctrl+E"} << QStringList{"Ctrl+K", "F5", "Ctrl+E"} << 0;
+    QTest::newRow("a key that another gives up")
+        << QStringList{"Ctrl+E", "", "Ctrl+K"} << QStringList{"Ctrl+E", "", "Ctrl+K"} << 0;
+    // What a refused command gets back is taken from the one that was given it.
+    QTest::newRow("a ring with a key that is taken")
+        << QStringList{"Ctrl+E", "Ctrl+K", "Ctrl+Q"} << QStringList{"F5", "Ctrl+E", "Ctrl+K"} << 3;
+    QTest::newRow("a ring with no key")
+        << QStringList{"no key", "F5", "Ctrl+E"} << QStringList{"F5", "Ctrl+E", "Ctrl+K"} << 3;
+    QTest::newRow("two want one key")
+        << QStringList{"Ctrl+R", "Ctrl+R", "Ctrl+K"} << QStringList{"F5", "Ctrl+R", "Ctrl+K"} << 1;
+  }
+  void Shortcuts_AreTakenTogether() {
+    QFETCH(QStringList, wanted);
+    QFETCH(QStringList, held);
+    QFETCH(int, refused);
+    const QStringList ids = {QStringLiteral("resync"), QStringLiteral("export"),
+                             QStringLiteral("palette")};
+    Shell shell;
+    CommandList& commands = shell.window->commands();
+    QMap<QString, QString> shortcuts;
+    for (int i = 0; i < 3; ++i) shortcuts.insert(ids[i], wanted[i]);
+    const QStringList lines = commands.SetShortcuts(shortcuts);
+    QVERIFY2(lines.size() == refused, qPrintable(lines.join(u'\n')));
+    for (int i = 0; i < 3; ++i) {
+      QCOMPARE(commands.Action(ids[i])->shortcut(), QKeySequence(held[i]));
+    }
+    QCOMPARE(ShortcutConflicts(commands.Commands()), QStringList());
+  }
+
   void Fuzzy_FindsWhatIsMeant() {
     QVERIFY(FuzzyScore(QStringLiteral("xyz"), QStringLiteral("Export")) < 0);
     QVERIFY(FuzzyScore(QStringLiteral("pr"), QStringLiteral("Plan a rebalance")) >
