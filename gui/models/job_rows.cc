@@ -52,16 +52,15 @@ JobRows::JobRows(QObject* parent)
 JobRows::~JobRows() = default;
 
 void JobRows::Show(const std::shared_ptr<const session::JobList>& list, std::int64_t now_ms) {
-  const bool later = now_ms / 1000 != now_ms_ / 1000;
-  now_ms_ = now_ms;
+  const std::int64_t before_ms = std::exchange(now_ms_, now_ms);
   if (list != list_) {
     list_ = list;
     Compute();
-  } else if (later && filter_.newest_s > 0 && now_ms / 60'000 != (now_ms - 1000) / 60'000) {
-    Compute();  // Jobs grow too old for the filter.
+  } else if (filter_.newest_s > 0 && now_ms / 60'000 != before_ms / 60'000) {
+    Compute();  // Jobs grow too old for the filter, or the past is shown, where they are younger.
   }
   // Durations and waiting times grow with the time, so their columns are repainted each second.
-  if (!later || rows_.empty()) return;
+  if (now_ms / 1000 == before_ms / 1000 || rows_.empty()) return;
   const int last = static_cast<int>(rows_.size()) - 1;
   Q_EMIT dataChanged(index(0, static_cast<int>(JobColumn::kDuration)),
                      index(last, static_cast<int>(JobColumn::kWaiting)), {Qt::DisplayRole});

@@ -34,7 +34,8 @@ class JobRows : public QAbstractTableModel {
   ~JobRows() override;
 
   /// Shows another list, or none if `list` is null. `now_ms` is the servers' time. A call with the
-  /// list that is shown already costs nothing.
+  /// list that is shown already costs nothing, except that a filter by time is applied anew once
+  /// the minute is another one.
   void Show(const std::shared_ptr<const session::JobList>& list, std::int64_t now_ms);
   void SetFilter(const JobFilter& filter);
   [[nodiscard]] const JobFilter& filter() const { return filter_; }

@@ -342,6 +342,39 @@ class GuiModelsJobsTest : public QObject {
     QCOMPARE(rows.arrangement().apps, (QStringList{QStringLiteral("i2v"), QStringLiteral("t2v")}));
   }
 
+  // The list stays the same; only the time is another one.
+  void Filters_ByTimeFollowTheTime_data() {
+    QTest::addColumn<qint64>("from_ms");
+    QTest::addColumn<qint64>("to_ms");
+    QTest::addColumn<int>("before");
+    QTest::addColumn<int>("after");
+    QTest::newRow("the next minute begins") << qint64{58'500} << qint64{60'000} << 2 << 1;
+    QTest::newRow("its first second was missed") << qint64{58'500} << qint64{61'500} << 2 << 1;
+    QTest::newRow("long after") << qint64{30'000} << qint64{90'030'000} << 2 << 0;
+    QTest::newRow("in the past again") << qint64{90'030'000} << qint64{30'000} << 0 << 2;
+  }
+  void Filters_ByTimeFollowTheTime() {
+    QFETCH(qint64, from_ms);
+    QFETCH(qint64, to_ms);
+    QFETCH(int, before);
+    QFETCH(int, after);
+    // The older job is too old for the filter after kNowMs + 59 s.
+    auto list = std::make_shared<session::JobList>();
+    for (const int age_s : {0, 841}) {
+      const auto job = MakeJob(age_s);
+      job->mutable_create_time()->set_seconds(kNowMs / 1000 - age_s);
+      list->jobs.push_back({job, {}});
+    }
+    JobFilter filter;
+    filter.newest_s = 900;
+    Rows rows;
+    rows.Filter(filter);
+    rows.Take(list, kNowMs + from_ms);
+    QCOMPARE(rows.rowCount(), before);
+    rows.Take(list, kNowMs + to_ms);
+    QCOMPARE(rows.rowCount(), after);
+  }
+
   void Rows_WatchedIsFoundThoughItIsHidden() {
     Rows rows;
     rows.Take(MakeList(10));
