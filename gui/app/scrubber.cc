@@ -292,6 +292,9 @@ Scrubber::Scrubber(ShownCluster& shown_cluster, QWidget* parent)
   connect(line_, &TimeLine::Picked, this, &Scrubber::View);
   connect(range_, &QComboBox::currentIndexChanged, this, &Scrubber::Refresh);
   connect(&shown_cluster_, &ShownCluster::Changed, this, &Scrubber::Draw);
+  // What is shown has changed, so a pick that failed before is over.
+  connect(&shown_cluster_, &ShownCluster::ModeChanged, this,
+          [this] { view_error_ = absl::OkStatus(); });
   connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &Scrubber::Draw);
   connect(&shown_cluster_, &ShownCluster::ModeChanged, this, &Scrubber::Refresh);
   connect(&refresh_, &QTimer::timeout, this, &Scrubber::Refresh);
@@ -325,9 +328,11 @@ void Scrubber::Refresh() {
   for (QWidget* widget : std::initializer_list<QWidget*>{before_, after_, line_, range_}) {
     widget->setEnabled(possible);
   }
+  // An error of another recording says nothing about this one.
+  if (!possible || asked_.lock() != shown_cluster_.recording()) look_error_ = absl::OkStatus();
+  ShowNote();
   if (!possible) {
     line_->Show({}, {}, {});
-    note_->setText(notice_.isEmpty() ? tr("Nothing is being recorded") : notice_);
     return Draw();
   }
   // One question at a time. A request in between is repeated once when the answer is there.
@@ -351,17 +356,29 @@ void Scrubber::Take(absl::StatusOr<Seen> seen) {
     if (shown_cluster_.recording() != nullptr) Refresh();
     return;
   }
-  const absl::Status status = seen.ok() ? seen->status : seen.status();
+  look_error_ = seen.ok() ? seen->status : seen.status();
   if (seen.ok()) line_->Show(seen->interval, std::move(seen->gaps), std::move(seen->marks));
-  note_->setText(status.ok() ? notice_ : SafeText(base::Message(status), 60));
-  note_->setToolTip(status.ok() ? QString() : SafeText(base::Message(status)));
+  ShowNote();
   Draw();
 }
 
 void Scrubber::SetNotice(const QString& notice) {
   if (notice == notice_) return;
   notice_ = notice;
-  note_->setText(notice);
+  view_error_ = absl::OkStatus();
+  ShowNote();
+}
+
+void Scrubber::ShowNote() {
+  const absl::Status& error = view_error_.ok() ? look_error_ : view_error_;
+  if (!error.ok()) {
+    note_->setText(SafeText(base::Message(error), 60));
+    note_->setToolTip(SafeText(base::Message(error)));
+    return;
+  }
+  const bool nothing = notice_.isEmpty() && shown_cluster_.recording() == nullptr;
+  note_->setText(nothing ? tr("Nothing is being recorded") : notice_);
+  note_->setToolTip({});
 }
 
 void Scrubber::Draw() {
@@ -375,9 +392,8 @@ void Scrubber::Draw() {
 }
 
 void Scrubber::View(std::int64_t at_ms) {
-  const absl::Status status = shown_cluster_.ViewAt(at_ms);
-  note_->setText(status.ok() ? notice_ : SafeText(base::Message(status), 60));
-  if (!status.ok()) note_->setToolTip(SafeText(base::Message(status)));
+  view_error_ = shown_cluster_.ViewAt(at_ms);
+  ShowNote();
 }
 
 void Scrubber::TogglePause() {

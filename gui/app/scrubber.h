@@ -78,7 +78,7 @@ class Scrubber : public QWidget {
   /// false. Does nothing if there is none.
   void StepToMark(bool after);
   /// Sets the text that says why nothing is recorded. It is empty while the recorder runs. A new
-  /// text replaces the note until the next error.
+  /// text replaces the note about a failed pick.
   void SetNotice(const QString& notice);
   [[nodiscard]] TimeLine* line() const { return line_; }
 
@@ -99,6 +99,8 @@ class Scrubber : public QWidget {
   void Take(absl::StatusOr<Seen> seen);
   void View(std::int64_t at_ms);
   void Draw();
+  /// Shows the error of the last pick, else that of the last look, else the notice.
+  void ShowNote();
 
   ShownCluster& shown_cluster_;
   TimeLine* line_;
@@ -106,6 +108,8 @@ class Scrubber : public QWidget {
   QPushButton *pause_, *live_, *before_, *after_;
   QLabel* note_;
   QString notice_;
+  absl::Status view_error_;  ///< Why the picked instant is not shown. OK once another one is.
+  absl::Status look_error_;  ///< Why gaps or marks are missing. OK once a look finds them.
   QTimer refresh_;
   std::weak_ptr<history::Recording> asked_;  ///< The recording that the open question went to.
   /// asking_: a question is open. ask_again_: Refresh() was called meanwhile.

@@ -204,6 +204,55 @@ class GuiAppHistoryTest : public QObject {
     line->setFocus();
     QTest::keyClick(line, Qt::Key_Home);
     QCOMPARE(window->shown_cluster().viewing_ms(), kStart);
+    // The instant is shown, but the marks are still lost. This is said until the file is closed.
+    const auto* note = scrubber->findChild<QLabel*>();
+    QVERIFY(note->text().contains(QStringLiteral("bookmarks")));
+    window->shown_cluster().SetRecording(nullptr);
+    QCOMPARE(note->text(), QStringLiteral("Nothing is being recorded"));
+    QCOMPARE(note->toolTip(), QString());
+  }
+
+  // The note says why a picked instant is not shown, until another instant is.
+  void TimeLine_OfAGap_IsSaidUntilTheNextPick() {
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("gap.onepiece-recording"));
+    {
+      const auto recorder = history::OpenRecorder(path.toStdString());
+      for (const int tick : {0, 1, 2, 60, 61}) {
+        QVERIFY(recorder->Record(SnapshotAt(tick), kLiveLink).ok());
+      }
+    }
+    auto window = MakeWindow(folder);
+    window->OpenRecording(path);
+    auto* line = window->findChild<TimeLine*>();
+    QTRY_VERIFY_WITH_TIMEOUT(line->interval().to_ms == kStart + 61'000, kDeadlineMs);
+    auto* scrubber = window->findChild<Scrubber*>();
+    const auto* note = scrubber->findChild<QLabel*>();
+    QCOMPARE(note->text(), QString());
+    line->Pick(kStart + 30'000);
+    const QString said = note->text();
+    QVERIFY(!said.isEmpty() && !note->toolTip().isEmpty());
+    QCOMPARE(window->shown_cluster().viewing_ms(), kStart + 61'000);
+    // Reads come in order, so the line has been read anew when this one is answered. It says
+    // nothing about the pick.
+    scrubber->Refresh();
+    bool read = false;
+    window->shown_cluster().Read<bool>(
+        window.get(), [](history::Recording&) -> absl::StatusOr<bool> { return true; },
+        [&](const absl::StatusOr<bool>&) { read = true; });
+    QTRY_VERIFY_WITH_TIMEOUT(read, kDeadlineMs);
+    QCOMPARE(note->text(), said);
+    line->Pick(kStart + 1'000);
+    QCOMPARE(note->text(), QString());
+    QCOMPARE(note->toolTip(), QString());
+    line->Pick(kStart + 30'000);
+    QCOMPARE(note->text(), said);
+    window->commands().Run(QStringLiteral("live.go"));
+    QCOMPARE(note->text(), QString());
+    line->Pick(kStart + 30'000);
+    scrubber->SetNotice(QStringLiteral("Not recorded"));
+    QCOMPARE(note->text(), QStringLiteral("Not recorded"));
+    QCOMPARE(note->toolTip(), QString());
   }
 
   void Compare_ListsWhatDiffers() {
