@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,12 +50,12 @@ bool HasDisplay(int argc, char** argv) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-gui::Theme ThemeOf(const std::string& name, gui::Theme otherwise) {
+std::optional<gui::Theme> ThemeOf(const std::string& name) {
   if (name == "system") return gui::Theme::kSystem;
   if (name == "light") return gui::Theme::kLight;
   if (name == "dark") return gui::Theme::kDark;
   if (name == "high-contrast") return gui::Theme::kHighContrast;
-  return otherwise;
+  return std::nullopt;
 }
 
 /// Connects to what the flags name. Otherwise to the cluster that was used last, or to the one that
@@ -100,7 +101,7 @@ int main(int argc, char** argv) {
   flags.add_option("--open,recording", arguments.recording,
                    "A recording to look at, without a cluster");
   flags.add_option("--settings", arguments.settings, "Settings file instead of the user's own");
-  flags.add_option("--theme", arguments.theme, "Before the settings' theme")
+  flags.add_option("--theme", arguments.theme, "The theme of this run. The settings keep theirs")
       ->check(CLI::IsMember({"system", "light", "dark", "high-contrast"}));
   try {
     flags.parse(argc, argv);
@@ -131,12 +132,12 @@ int main(int argc, char** argv) {
   options.settings = gui::SettingsFile::Load(arguments.settings.empty()
                                                  ? gui::DefaultSettingsPath()
                                                  : QString::fromStdString(arguments.settings));
-  options.settings.values.theme = ThemeOf(arguments.theme, options.settings.values.theme);
+  options.theme = ThemeOf(arguments.theme);
   options.data_folder = gui::DataFolder();
   options.base_points = QApplication::font().pointSizeF();
   options.system_is_dark = gui::SystemPrefersDark(QApplication::palette());
   const gui::Settings settings = options.settings.values;
-  gui::ApplyTheme(settings, options.system_is_dark, options.base_points);
+  options.ApplyLook();
   gui::MainWindow window(std::move(options), std::make_unique<gui::ShownCluster>());
   const std::jthread ender([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {

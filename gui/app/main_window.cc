@@ -50,6 +50,12 @@ QString KindOfPage(const QString& entity) {
 
 }  // namespace
 
+void MainWindowOptions::ApplyLook() const {
+  Settings shown = settings.values;
+  shown.theme = theme.value_or(shown.theme);
+  ApplyTheme(shown, system_is_dark, base_points);
+}
+
 MainWindow::MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> shown_cluster)
     : options_(std::move(options)),
       shown_cluster_(std::move(shown_cluster)),

@@ -11,6 +11,7 @@
 #include <QTimer>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,14 @@ class RecordingService;
 /// What a MainWindow needs to know at its start.
 struct MainWindowOptions {
   SettingsFile settings;
+  /// The theme of this run, which is not saved. Without it the settings' theme holds.
+  std::optional<Theme> theme;
   QString data_folder;      ///< Recordings and the local cluster are kept here.
   double base_points = 10;  ///< The font size at 100 %.
   bool system_is_dark = false;
+
+  /// Gives the application its palette, font and animations.
+  void ApplyLook() const;
 };
 
 /// The window. It connects to clusters, opens recordings, and wires pages, panels and commands

@@ -15,7 +15,6 @@
 #include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
 #include "gui/app/operations_panel.h"
-#include "gui/app/theme.h"
 #include "gui/models/format.h"
 
 namespace onepiece::gui {
@@ -241,9 +240,11 @@ void MainWindow::RunOpenRecording() {
 void MainWindow::RunSettings() {
   SettingsDialog dialog(options_.settings.values, *commands_, this);
   if (dialog.exec() != QDialog::Accepted) return;
+  // A theme that the operator has chosen just now ends the one that this run was started with.
+  if (dialog.settings().theme != options_.settings.values.theme) options_.theme.reset();
   options_.settings.values = dialog.settings();
   commands_->SetShortcuts(options_.settings.values.shortcuts);
-  ApplyTheme(options_.settings.values, options_.system_is_dark, options_.base_points);
+  options_.ApplyLook();
   SaveSettings();
 }
 

@@ -364,6 +364,30 @@ class GuiAppConnectionTest : public QObject {
     const QByteArray said = process.readAllStandardError();
     QVERIFY2(said.contains("no display") && said.contains("onepiece status"), said.constData());
   }
+
+  void ThemeOfOneRun_IsNotSaved() {
+    const QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("settings.json"));
+    SettingsFile settings = SettingsFile::Load(path);
+    settings.values.theme = Theme::kLight;
+    QVERIFY(settings.Save().ok());
+    QProcess process;
+    process.start(
+        qEnvironmentVariable("ONEPIECE_BIN_DIR") + QStringLiteral("/onepiece-console"),
+        {QStringLiteral("--settings"), path, QStringLiteral("--theme"), QStringLiteral("dark"),
+         QStringLiteral("--data-dir"), folder.filePath(QStringLiteral("no-cluster"))});
+    // It says that there is no cluster once the window is shown. From then on SIGTERM closes the
+    // window, which saves the settings.
+    QByteArray said;
+    QTRY_VERIFY_WITH_TIMEOUT(
+        (said += process.readAllStandardError()).contains("onepiece-console: "), kSoonMs);
+    process.terminate();
+    QVERIFY(process.waitForFinished(kSoonMs));
+    QCOMPARE(process.exitStatus(), QProcess::NormalExit);
+    const SettingsFile saved = SettingsFile::Load(path);
+    QVERIFY(!saved.values.geometry.isEmpty());
+    QCOMPARE(saved.values.theme, Theme::kLight);
+  }
 };
 
 }  // namespace onepiece::gui

@@ -2,6 +2,7 @@
 // cannot see.
 #include <QApplication>
 #include <QClipboard>
+#include <QComboBox>
 #include <QFile>
 #include <QJsonDocument>
 #include <QJsonObject>
@@ -9,8 +10,10 @@
 #include <QStandardItemModel>
 #include <QStandardPaths>
 #include <QTemporaryDir>
+#include <QTimer>
 #include <QtTest>
 #include <memory>
+#include <optional>
 
 #include "gui/app/command_palette.h"
 #include "gui/app/dialogs.h"
@@ -386,6 +389,43 @@ class GuiAppShellTest : public QObject {
     if (!text.contains("mine")) return;
     QCOMPARE(settings.values.theme, Theme::kDark);
     QCOMPARE(QJsonDocument::fromJson(read(path)).object()[u"mine"].toInt(), 7);
+  }
+
+  void Settings_ChosenThemeEndsThatOfTheRun() {
+    QTemporaryDir folder;
+    const QString path = folder.filePath(QStringLiteral("settings.json"));
+    MainWindowOptions options;
+    options.settings = SettingsFile::Load(path);
+    options.settings.values.theme = Theme::kLight;
+    options.theme = Theme::kDark;
+    options.data_folder = folder.path();
+    options.base_points = 9;
+    options.ApplyLook();
+    const auto looks = [](Theme theme) {
+      return QApplication::palette().color(QPalette::Window) ==
+             PaletteOf(theme, false).color(QPalette::Window);
+    };
+    QVERIFY(looks(Theme::kDark));
+    MainWindow window(std::move(options), std::make_unique<ShownCluster>());
+    window.show();
+    const auto accept = [&](std::optional<Theme> chosen) {
+      QTimer::singleShot(0, &window, [chosen] {
+        auto* dialog = qobject_cast<SettingsDialog*>(QApplication::activeModalWidget());
+        QVERIFY(dialog != nullptr);
+        auto* themes = dialog->findChild<QComboBox*>();
+        QCOMPARE(themes->currentIndex(), static_cast<int>(Theme::kLight));
+        if (chosen) themes->setCurrentIndex(static_cast<int>(*chosen));
+        dialog->accept();
+      });
+      window.commands().Run(QStringLiteral("settings"));
+    };
+    // The theme was not what the operator came for.
+    accept({});
+    QVERIFY(looks(Theme::kDark));
+    QCOMPARE(SettingsFile::Load(path).values.theme, Theme::kLight);
+    accept(Theme::kHighContrast);
+    QVERIFY(looks(Theme::kHighContrast));
+    QCOMPARE(SettingsFile::Load(path).values.theme, Theme::kHighContrast);
   }
 
   void Addresses_AreChecked() {
