@@ -13,7 +13,7 @@ namespace onepiece::chaos {
 namespace {
 
 constexpr auto kStream = std::chrono::seconds(3);
-constexpr auto kRetry = std::chrono::milliseconds(50);
+constexpr auto kWatcherRetry = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxWatcherComplaints = 20;
 
 }  // namespace
@@ -63,7 +63,7 @@ std::size_t Watcher::Follow(std::size_t replica, const std::stop_token& stop) {
   } else {
     replica = (replica + 1) % stubs_.size();
   }
-  testing::Pause(kRetry);
+  testing::Pause(kWatcherRetry);
   return replica;
 }
 

@@ -9,12 +9,14 @@
 #include "cluster/rpc/server.h"
 #include "cluster/telemetry/telemetry_service.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/program.h"
 #include "tests/test_main.h"
 
 namespace onepiece::cli {
 namespace {
 
 using nlohmann::json;
+using testing::Outcome;
 
 /// A server of the cluster with a log.
 struct LoggingServer {
@@ -65,12 +67,6 @@ class NodeManagerOfProcesses final : public v1::NodeManagerService::Service {
  private:
   base::Mutex mutex_;
   v1::Cluster cluster_ ABSL_GUARDED_BY(mutex_);
-};
-
-struct Outcome {
-  int exit_code = -1;
-  std::string out, err;
-  [[nodiscard]] json Document() const { return json::parse(out, nullptr, false); }
 };
 
 }  // namespace
@@ -162,21 +158,9 @@ class LogsTest : public QObject {
 
  private:
   Outcome Run(const QStringList& arguments) {
-    QProcess process;
-    process.setStandardInputFile(QProcess::nullDevice());
-    process.start(
+    return testing::RunProgram(
         ONEPIECE_BINARY_DIR "/bin/onepiece",
         arguments + QStringList{"--nodemanager", QString::fromStdString(server_->address())});
-    Outcome outcome;
-    if (!process.waitForFinished(30'000)) {
-      process.kill();
-      process.waitForFinished();
-      return outcome;
-    }
-    outcome.exit_code = process.exitStatus() == QProcess::NormalExit ? process.exitCode() : -1;
-    outcome.out = process.readAllStandardOutput().toStdString();
-    outcome.err = process.readAllStandardError().toStdString();
-    return outcome;
   }
 
   std::unique_ptr<LoggingServer> one_, two_;

@@ -253,8 +253,8 @@ class ValueAccessTest : public QObject {
   }
 
   void HostileRequests_AreRefused() {
-    using Change = std::function<void(v1::ReserveResultRequest&)>;
-    const std::vector<std::pair<const char*, Change>> cases = {
+    using Edit = std::function<void(v1::ReserveResultRequest&)>;
+    const std::vector<std::pair<const char*, Edit>> cases = {
         {"BAD_UID", [](auto& r) { r.set_uid("x"); }},
         {"BAD_NODE", [](auto& r) { r.clear_sender(); }},
         {"BAD_NODE", [](auto& r) { r.set_sender(std::string(64, 's')); }},

@@ -21,7 +21,7 @@ namespace onepiece::fabric {
 namespace {
 
 // A child process that has registered a region and waits to be killed.
-struct Child {
+struct DoomedChild {
   pid_t pid = -1;
   RemoteRegion remote;
   void Kill() {
@@ -31,10 +31,10 @@ struct Child {
     }
     pid = -1;
   }
-  ~Child() { Kill(); }
+  ~DoomedChild() { Kill(); }
 };
 
-void StartChild(const std::string& cluster, Child& child) {
+void StartChild(const std::string& cluster, DoomedChild& child) {
   int fds[2];
   QCOMPARE(pipe(fds), 0);
   child.pid = fork();
@@ -153,7 +153,7 @@ class ShmTest : public QObject {
   }
 
   void Connect_ReachesAnotherProcessAndNoticesItsDeath() {
-    Child child;
+    DoomedChild child;
     StartChild(cluster_, child);
     auto channel = (*fabric_->Dial())->Connect(child.remote);
     QVERIFY2(channel.ok(), channel.status().ToString().c_str());
@@ -179,7 +179,7 @@ class ShmTest : public QObject {
   void UnlinkStale_LeavesSegmentsOfTheLivingAndOfOthers() {
     auto region = fabric_->Register(4096, "mine");
     QVERIFY(region.ok());
-    Child child;
+    DoomedChild child;
     StartChild(cluster_ + "-other", child);
     child.Kill();
     auto removed = UnlinkStale(cluster_);

@@ -27,7 +27,7 @@ constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
 base::MonotonicTime In(base::Duration time) { return base::SystemClock().Now() + time; }
 
 /// Writes other bytes again and again until its channel breaks.
-int WriteForEver(const Child& parent) {
+int WriteUntilCutOff(const Child& parent) {
   auto fabric = Fabric::Open(kUri);
   if (!fabric.ok()) return 1;
   const auto dialer = *(*fabric)->Dial();
@@ -80,7 +80,7 @@ class UcxTest : public QObject {
     constexpr int kRounds = 8;
     int in_the_middle = 0;
     for (int round = 0; round < kRounds; ++round) {
-      Child writer(WriteForEver);
+      Child writer(WriteUntilCutOff);
       auto fabric = Fabric::Open(kUri);
       QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
       auto region = *(*fabric)->Register(kRegionBytes, "region");

@@ -17,6 +17,7 @@
 #include "cluster/history/record_loop.h"
 #include "cluster/history/recording.h"
 #include "tests/eventually.h"
+#include "tests/history/recordings.h"
 #include "tests/history/snapshots.h"
 #include "tests/test_main.h"
 
@@ -24,10 +25,6 @@ namespace onepiece::history {
 namespace {
 
 using State = session::Alert::State;
-
-QString Reason(const absl::Status& status) {
-  return QString::fromStdString(base::GetReason(status).reason);
-}
 
 Rule Watch(const std::string& condition, std::int64_t for_ms = 0) {
   Rule rule;

@@ -10,7 +10,7 @@
 namespace onepiece::instance {
 namespace {
 
-constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
+constexpr auto kReporterLimit = std::chrono::seconds(20);  // Only reached when a test fails.
 
 v1::JobProgress Step(int step) {
   v1::JobProgress progress;
@@ -34,7 +34,7 @@ class FakeDatabase {
     ++calls_;
     changed_.NotifyAll();
     const auto let_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !held_; };
-    if (held_) changed_.WaitFor(lock, kSoon, let_go);
+    if (held_) changed_.WaitFor(lock, kReporterLimit, let_go);
     if (away_) return absl::UnavailableError("away");
     updates_.push_back(request);
     changed_.NotifyAll();
@@ -50,12 +50,13 @@ class FakeDatabase {
   }
   bool WaitForCalls(int count) {
     base::MutexLock lock(mutex_);
-    return changed_.WaitFor(
-        lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_ >= count; });
+    return changed_.WaitFor(lock, kReporterLimit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return calls_ >= count;
+    });
   }
   std::vector<v1::UpdateJobRequest> WaitForUpdates(std::size_t count) {
     base::MutexLock lock(mutex_);
-    changed_.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    changed_.WaitFor(lock, kReporterLimit, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return updates_.size() >= count;
     });
     return updates_;

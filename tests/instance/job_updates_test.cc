@@ -11,7 +11,7 @@
 namespace onepiece::instance {
 namespace {
 
-constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
+constexpr auto kUpdatesLimit = std::chrono::seconds(20);  // Only reached when a test fails.
 
 /// Updates of one instance "i1", whose routing has a workflow of "first" and "last".
 struct UpdatesFixture {
@@ -43,7 +43,7 @@ struct UpdatesFixture {
   v1::UpdateJobRequest Request() {
     base::MutexLock lock(mutex);
     const auto came = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !requests.empty(); };
-    return changed.WaitFor(lock, kSoon, came) ? requests.front() : v1::UpdateJobRequest();
+    return changed.WaitFor(lock, kUpdatesLimit, came) ? requests.front() : v1::UpdateJobRequest();
   }
 
   node::ClusterView view;

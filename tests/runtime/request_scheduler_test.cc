@@ -10,7 +10,7 @@
 namespace onepiece::runtime {
 namespace {
 
-constexpr auto kSoon = std::chrono::seconds(20);  // Only reached when a test fails.
+constexpr auto kSchedulerLimit = std::chrono::seconds(20);  // Only reached when a test fails.
 
 WorkItem Item(const base::Uid& uid, int priority = 0, std::uint32_t attempt = 0) {
   WorkItem item;
@@ -213,8 +213,8 @@ class RequestSchedulerTest : public QObject {
     SchedulerFixture f(1);
     (void)f.scheduler.Push(Item(base::Uid::GenerateRandom()));
     QVERIFY(!f.scheduler.WaitForRoom({}, f.clock.Now()));
-    std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSoon); });
-    QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSoon));
+    std::jthread taker([&] { f.scheduler.Pop({}, f.clock.Now() + kSchedulerLimit); });
+    QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSchedulerLimit));
   }
 
   void WaitForRoom_CountsBytesButAlwaysLetsOneIn() {
@@ -290,7 +290,7 @@ class RequestSchedulerTest : public QObject {
     SchedulerFixture f;
     std::stop_source stop;
     std::jthread stopper([&] { stop.request_stop(); });
-    QVERIFY(!f.scheduler.Pop(stop.get_token(), f.clock.Now() + kSoon).has_value());
+    QVERIFY(!f.scheduler.Pop(stop.get_token(), f.clock.Now() + kSchedulerLimit).has_value());
   }
 };
 

@@ -42,7 +42,7 @@ using testing::LiveLink;
 using testing::Scene;
 using testing::SceneOptions;
 
-constexpr std::int64_t kSceneMs = SceneOptions().at_ms;
+constexpr std::int64_t kListsMs = SceneOptions().at_ms;
 
 /// The column with this header. -1 if there is none.
 int ColumnOf(const QAbstractItemModel& model, const QString& title) {
@@ -70,7 +70,7 @@ QString NoteOf(const View& view) {
 
 template <typename T>
 session::Part<T> Now(T value) {
-  return {std::make_shared<const T>(std::move(value)), kSceneMs, {}};
+  return {std::make_shared<const T>(std::move(value)), kListsMs, {}};
 }
 
 std::shared_ptr<session::Snapshot> Copy(const Scene& scene) {
@@ -274,7 +274,7 @@ class GuiViewsListsTest : public QObject {
 
   void Replicas_InWords() {
     ReplicaWatch watch;
-    auto news = watch.See(ReplicasAt(kSceneMs, Group()));
+    auto news = watch.See(ReplicasAt(kListsMs, Group()));
     QVERIFY2(news.headline.text.contains(QStringLiteral("3 of 3 answer; r2 leads since")),
              qPrintable(news.headline.text));
     QVERIFY2(news.headline.text.contains(QStringLiteral("or before")),
@@ -289,9 +289,9 @@ class GuiViewsListsTest : public QObject {
     next[0].status->set_role(v1::ReplicaStatus::LEADER);
     next[1].status->set_role(v1::ReplicaStatus::FOLLOWER);
     for (auto& replica : next) replica.status->set_round(5);
-    news = watch.See(ReplicasAt(kSceneMs + 60'000, next));
+    news = watch.See(ReplicasAt(kListsMs + 60'000, next));
     QVERIFY2(news.headline.text.contains(QStringLiteral("r1 leads since ") +
-                                         FormatTime(kSceneMs + 60'000, kSceneMs)),
+                                         FormatTime(kListsMs + 60'000, kListsMs)),
              qPrintable(news.headline.text));
     QVERIFY2(news.headline.text.contains(QStringLiteral("1 elections seen")),
              qPrintable(news.headline.text));
@@ -305,7 +305,7 @@ class GuiViewsListsTest : public QObject {
       replicas[static_cast<std::size_t>(i)].error = "UNAVAILABLE: connect failed";
     }
     ReplicaWatch watch;
-    const auto news = watch.See(ReplicasAt(kSceneMs, replicas));
+    const auto news = watch.See(ReplicasAt(kListsMs, replicas));
     QVERIFY2(news.headline.text.startsWith(QStringLiteral("QUORUM LOST: 1 of 3 answer, 2 are")),
              qPrintable(news.headline.text));
     QCOMPARE(news.headline.tone, StatusTone::kBad);
@@ -359,7 +359,7 @@ class GuiViewsListsTest : public QObject {
 
   void Alerts_StatesAreToldApart() {
     Scene scene;
-    const auto rows = AlertRows(*scene.snapshot()->alerts.value, kSceneMs);
+    const auto rows = AlertRows(*scene.snapshot()->alerts.value, kListsMs);
     const AlertCounts counts = CountAlerts(rows);
     QCOMPARE(counts.firing, 2);
     QCOMPARE(counts.critical, 1);
@@ -382,14 +382,14 @@ class GuiViewsListsTest : public QObject {
   void Alerts_SilencedOnesAreNotCountedUntilTheEnd() {
     Scene scene;
     session::Alerts alerts = *scene.snapshot()->alerts.value;
-    alerts[0].silenced_until_ms = kSceneMs + 60'000;
+    alerts[0].silenced_until_ms = kListsMs + 60'000;
     alerts[0].silence_reason = "known";
-    auto rows = AlertRows(alerts, kSceneMs);
+    auto rows = AlertRows(alerts, kListsMs);
     QCOMPARE(CountAlerts(rows).firing, 1);
     QCOMPARE(CountAlerts(rows).silenced, 1);
     QVERIFY(!rows[0].silenced);
     QVERIFY(rows[1].silence.contains(QStringLiteral("known")));
-    rows = AlertRows(alerts, kSceneMs + 60'001);
+    rows = AlertRows(alerts, kListsMs + 60'001);
     QCOMPARE(CountAlerts(rows).firing, 2);
   }
 
@@ -628,7 +628,7 @@ class GuiViewsListsTest : public QObject {
 
   void Operations_PlansAndWhatWasAsked() {
     session::Snapshot snapshot;
-    snapshot.at_ms = kSceneMs;
+    snapshot.at_ms = kListsMs;
     v1::Elasticity elasticity;
     v1::Plan& plan = *elasticity.add_plans();
     plan.set_plan_id("7f01");

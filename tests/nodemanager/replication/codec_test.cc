@@ -17,7 +17,7 @@ namespace onepiece::nodemanager {
 namespace {
 
 constexpr paxos::ReplicaId kFrom{7}, kTo{8};
-constexpr paxos::Ballot kBallot{3, paxos::ReplicaId{0xfedcba9876543210}}, kOther{2, kTo};
+constexpr paxos::Ballot kBallot{3, paxos::ReplicaId{0xfedcba9876543210}}, kOtherBallot{2, kTo};
 
 paxos::Time At(std::int64_t ns) { return paxos::Time(paxos::Duration(ns)); }
 
@@ -26,10 +26,10 @@ std::vector<paxos::Message> OneOfEach() {
   const paxos::LogEntry members{paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()};
   std::vector<paxos::Message> all;
   const auto add = [&all](auto body) { all.push_back({kFrom, kTo, std::move(body)}); };
-  add(paxos::PreVote{kBallot, 5, kOther});
-  add(paxos::PreVoteReply{kBallot, true, kOther, 6});
+  add(paxos::PreVote{kBallot, 5, kOtherBallot});
+  add(paxos::PreVoteReply{kBallot, true, kOtherBallot, 6});
   add(paxos::Prepare{kBallot, 7, {}});
-  add(paxos::Promise{kBallot, true, kBallot, 8, {{9, kOther, command}, {11, kBallot, {}}}});
+  add(paxos::Promise{kBallot, true, kBallot, 8, {{9, kOtherBallot, command}, {11, kBallot, {}}}});
   add(paxos::Promise{kBallot, false, {}, 8, {}});
   add(paxos::Accept{kBallot, 12, {command, {}, members}, 11, At(-5)});
   add(paxos::Accept{kBallot, 1, {}, 0, At(0)});

@@ -21,9 +21,9 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr paxos::ReplicaId kOther{8}, kThird{9};
+constexpr paxos::ReplicaId kSecond{8}, kThird{9};
 
-QString Reason(const absl::Status& status) {
+QString ReasonText(const absl::Status& status) {
   return QString::fromStdString(base::GetReason(status).reason);
 }
 
@@ -57,7 +57,7 @@ void Fill(const std::string& dir) {
                    {5, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
                   3);
   writes.promise = true;
-  writes.promised = {5, kOther};
+  writes.promised = {5, kSecond};
   writes.install = SnapshotAt(2, "the state");
   writes.drop_through = 1;
   QVERIFY((*store)->Commit(writes).ok());
@@ -106,7 +106,7 @@ class StoreTest : public QObject {
   void Reopened_HoldsWhatWasWritten() {
     Fill(dir_);
     paxos::DurableState expected{.replica = kIdentity.replica,
-                                 .promised = {5, kOther},
+                                 .promised = {5, kSecond},
                                  .snapshot = *SnapshotAt(2, "the state"),
                                  .chosen = 3};
     expected.log = {CommandAt(2, 4, "zwei"),
@@ -182,7 +182,7 @@ class StoreTest : public QObject {
       QVERIFY((*store)->Commit(writes).ok());
     }
     paxos::DurableState expected{.replica = kIdentity.replica,
-                                 .promised = {5, kOther},
+                                 .promised = {5, kSecond},
                                  .snapshot = *SnapshotAt(100, "far ahead"),
                                  .chosen = 100,
                                  .log = {CommandAt(101, 9, "after")}};
@@ -207,9 +207,9 @@ class StoreTest : public QObject {
     if (kind == 3) writes.promise = true;
     {
       auto store = Store::Open(dir_);
-      QCOMPARE(Reason((*store)->Commit(writes)), QString("BAD_WRITES"));
+      QCOMPARE(ReasonText((*store)->Commit(writes)), QString("BAD_WRITES"));
       // After the error this store takes no more writes.
-      QCOMPARE(Reason((*store)->Commit(Accept({CommandAt(6, 5, "six")}))),
+      QCOMPARE(ReasonText((*store)->Commit(Accept({CommandAt(6, 5, "six")}))),
                QString("DATABASE_FAILED"));
     }
     QCOMPARE(Found(dir_), before);
@@ -261,7 +261,7 @@ class StoreTest : public QObject {
     std::filesystem::create_directories(dir_);
     Sql(dir_, sql.toStdString());
     const absl::Status status = Store::Open(dir_).status();
-    QCOMPARE(Reason(status), reason);
+    QCOMPARE(ReasonText(status), reason);
     QVERIFY2(absl::StrContains(base::Message(status), advice.toStdString()),
              base::Message(status).c_str());
   }
@@ -304,7 +304,7 @@ class StoreTest : public QObject {
     Fill(dir_);
     Sql(dir_, sql.toStdString());
     const absl::Status status = Store::Open(dir_).status();
-    QCOMPARE(Reason(status), QString("DATABASE_CORRUPT"));
+    QCOMPARE(ReasonText(status), QString("DATABASE_CORRUPT"));
     QVERIFY2(absl::StrContains(base::Message(status), "comes back as a new one"),
              base::Message(status).c_str());
     // The first look has not changed the damaged database.
@@ -321,7 +321,7 @@ class StoreTest : public QObject {
       QVERIFY((*store)->Commit(Accept({CommandAt(2, 5, "deux")})).ok());
     }
     Sql(dir_, "REPLACE INTO log SELECT * FROM kept");
-    QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
+    QCOMPARE(ReasonText(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
   }
 
   // A database with any flipped bit is refused, or the bit changes nothing that we read.
@@ -350,7 +350,7 @@ class StoreTest : public QObject {
                                                      .arg(QString::fromStdString(found))));
           ++harmless;
         } else {
-          const QString reason = Reason(store.status());
+          const QString reason = ReasonText(store.status());
           QVERIFY2(reason == "DATABASE_CORRUPT" || reason == "DATABASE_VERSION",
                    store.status().ToString().c_str());
           ++refused;
@@ -369,7 +369,7 @@ class StoreTest : public QObject {
     // has no vote.
     for (std::size_t size = 512; size < good.size(); size += 509) {
       WriteFile(path, good.substr(0, size));
-      QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
+      QCOMPARE(ReasonText(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
     }
   }
 
@@ -398,7 +398,7 @@ class StoreTest : public QObject {
       std::string bad = good_wal;
       bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
       WriteFile(wal, bad);
-      QCOMPARE(Reason(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
+      QCOMPARE(ReasonText(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
     }
     // The store leaves a refused database as it found it.
     QCOMPARE(ReadFile(dir_ + "/nodemanager.sqlite"), good);

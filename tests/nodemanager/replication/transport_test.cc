@@ -15,9 +15,9 @@ namespace {
 using std::chrono::seconds;
 using testing::Eventually;
 
-const base::Duration kLimit = base::Scaled(seconds(30));
+const base::Duration kTransportLimit = base::Scaled(seconds(30));
 constexpr GroupId kGroup{5};
-constexpr paxos::ReplicaId kSelf{1}, kOther{2};
+constexpr paxos::ReplicaId kSelf{1}, kPeer{2};
 
 // A server that counts the streams to its address.
 class Listener final : public v1::ReplicaService::Service {
@@ -43,7 +43,7 @@ class Listener final : public v1::ReplicaService::Service {
   rpc::Server server_{rpc::ServerOptions{.listen = "127.0.0.1:0"}};
 };
 
-paxos::Message ToOther() { return {kSelf, kOther, paxos::TakeOver{{1, kSelf}}}; }
+paxos::Message ToOther() { return {kSelf, kPeer, paxos::TakeOver{{1, kSelf}}}; }
 
 v1::ReplicaEnvelope HelloOf(paxos::ReplicaId replica, const std::string& address) {
   v1::ReplicaEnvelope envelope;
@@ -61,7 +61,7 @@ v1::ReplicaEnvelope HelloOf(paxos::ReplicaId replica, const std::string& address
 grpc::Status Speak(const std::string& to, paxos::ReplicaId replica, const std::string& address) {
   const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(to));
   grpc::ClientContext context;
-  rpc::SetTimeout(context, kLimit);
+  rpc::SetTimeout(context, kTransportLimit);
   google::protobuf::Empty response;
   const auto writer = stub->Exchange(&context, &response);
   writer->Write(HelloOf(replica, address));
@@ -85,29 +85,28 @@ class TransportTest : public QObject {
     server.AddService(transport);
     QVERIFY(server.Start().ok());
     transport.Start({"test", "nm-1", server.address(), kSelf, kGroup});
-    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kOther}}},
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kPeer}}},
                        {});
     transport.Send({ToOther()});
-    QVERIFY(Eventually(kLimit, [&] { return before.open() == 1; }));
+    QVERIFY(Eventually(kTransportLimit, [&] { return before.open() == 1; }));
 
     const auto stub = v1::ReplicaService::NewStub(rpc::MakeChannel(server.address()));
     grpc::ClientContext context;
-    rpc::SetTimeout(context, kLimit);
+    rpc::SetTimeout(context, kTransportLimit);
     google::protobuf::Empty response;
     const auto writer = stub->Exchange(&context, &response);
-    QVERIFY(writer->Write(HelloOf(kOther, after.address())));
-    QVERIFY(Eventually(kLimit, [&] { return before.open() == 0; }));
-    QCOMPARE(transport.FoundAt(kOther), after.address());
+    QVERIFY(writer->Write(HelloOf(kPeer, after.address())));
+    QVERIFY(Eventually(kTransportLimit, [&] { return before.open() == 0; }));
+    QCOMPARE(transport.FoundAt(kPeer), after.address());
     transport.Send({ToOther()});
-    QVERIFY(Eventually(kLimit, [&] { return after.open() == 1; }));
+    QVERIFY(Eventually(kTransportLimit, [&] { return after.open() == 1; }));
     QCOMPARE(before.open(), 0);
 
     // The seat moves once more. Its address is newer than the one that the replica told.
-    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", after.address(), kOther}}},
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", after.address(), kPeer}}}, {});
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kPeer}}},
                        {});
-    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", before.address(), kOther}}},
-                       {});
-    QVERIFY(Eventually(kLimit, [&] { return after.open() == 0; }));
+    QVERIFY(Eventually(kTransportLimit, [&] { return after.open() == 0; }));
     context.TryCancel();
     (void)writer->Finish();
     transport.Stop();
@@ -123,11 +122,11 @@ class TransportTest : public QObject {
     server.AddService(transport);
     QVERIFY(server.Start().ok());
     transport.Start({"test", "nm-1", server.address(), kSelf, kGroup});
-    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", "127.0.0.1:1", kOther}}}, {});
-    QVERIFY(Speak(server.address(), kOther, "127.0.0.1:2").ok());
+    transport.SetPeers({{{"nm-1", server.address(), kSelf}, {"nm-2", "127.0.0.1:1", kPeer}}}, {});
+    QVERIFY(Speak(server.address(), kPeer, "127.0.0.1:2").ok());
     for (std::uint64_t stranger = 100; stranger < 120; ++stranger)
       QVERIFY(Speak(server.address(), paxos::ReplicaId{stranger}, "127.0.0.1:3").ok());
-    QCOMPARE(transport.FoundAt(kOther), std::string("127.0.0.1:2"));
+    QCOMPARE(transport.FoundAt(kPeer), std::string("127.0.0.1:2"));
     QCOMPARE(transport.FoundAt(paxos::ReplicaId{100}),
              std::string());  // The strangers are bounded.
     QCOMPARE(transport.FoundAt(paxos::ReplicaId{119}), std::string("127.0.0.1:3"));

@@ -20,7 +20,7 @@
 namespace onepiece::nodemanager {
 
 using Stub = v1::NodeManagerService::Stub;
-constexpr auto kLimit = std::chrono::seconds(20);
+constexpr auto kReadOnlyLimit = std::chrono::seconds(20);
 
 class ReadOnlyTest : public QObject {
   Q_OBJECT
@@ -45,7 +45,7 @@ class ReadOnlyTest : public QObject {
     log_->OnRole([this](bool) { controller_->OnRole(); });
     QVERIFY(server_->Start().ok());
     QVERIFY(log_->Start(server_->address()).ok());
-    QVERIFY(testing::Eventually(kLimit, [this] { return controller_->TakeOver().ok(); }));
+    QVERIFY(testing::Eventually(kReadOnlyLimit, [this] { return controller_->TakeOver().ok(); }));
     channel_ = rpc::MakeChannel(server_->address());
   }
   void cleanup() {
@@ -86,19 +86,19 @@ class ReadOnlyTest : public QObject {
     const auto stub = v1::NodeManagerService::NewStub(channel_);
     v1::RegisterNodeRequest request;
     *request.mutable_node() = MakeNode("p", v1::PROXY);
-    QVERIFY(rpc::Call(*stub, &Stub::RegisterNode, request, kLimit).ok());
+    QVERIFY(rpc::Call(*stub, &Stub::RegisterNode, request, kReadOnlyLimit).ok());
     v1::ReportNodeRequest report;
     report.set_node_id("p");
     report.set_incarnation(1);
     report.set_state(v1::Node::READY);
-    QVERIFY(rpc::Call(*stub, &Stub::ReportNode, report, kLimit).ok());
+    QVERIFY(rpc::Call(*stub, &Stub::ReportNode, report, kReadOnlyLimit).ok());
     v1::ApplyWorkflowRequest apply;
     *apply.mutable_workflow() = MakeWorkflow("one", {"a"});
-    const auto refused = rpc::Call(*stub, &Stub::ApplyWorkflow, apply, kLimit).status();
+    const auto refused = rpc::Call(*stub, &Stub::ApplyWorkflow, apply, kReadOnlyLimit).status();
     QVERIFY(base::Message(refused).find("without it") != std::string::npos);
     apply.set_validate_only(true);
-    QVERIFY(rpc::Call(*stub, &Stub::ApplyWorkflow, apply, kLimit).ok());
-    const auto cluster = rpc::Call(*stub, &Stub::GetCluster, {}, kLimit);
+    QVERIFY(rpc::Call(*stub, &Stub::ApplyWorkflow, apply, kReadOnlyLimit).ok());
+    const auto cluster = rpc::Call(*stub, &Stub::GetCluster, {}, kReadOnlyLimit);
     QCOMPARE(cluster->nodes(0).state(), v1::Node::READY);
     QVERIFY(cluster->workflows().empty());
   }
