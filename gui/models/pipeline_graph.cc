@@ -155,7 +155,7 @@ class PipelineModel::Builder {
   void AddStagesOf(const std::string& set) {
     if (apps_.empty()) return;
     // By pool: application, and row in it.
-    std::map<std::string, std::pair<std::size_t, int>> lane_of;
+    std::map<std::string, std::pair<std::size_t, int>> row_of;
     std::map<std::string, std::vector<std::string>> successors;  // By pool.
     for (std::size_t app = 0; app < apps_.size(); ++app) {
       const workflow::Graph graph(*apps_[app]);
@@ -168,7 +168,7 @@ class PipelineModel::Builder {
         draft.stage.rank = std::min(draft.stage.rank, 1);
         const QString app_id = SafeText(apps_[app]->app_id(), 64);
         if (!draft.stage.apps.contains(app_id)) draft.stage.apps << app_id;
-        lane_of.try_emplace(pool, app, 0);
+        row_of.try_emplace(pool, app, 0);
       }
       for (const v1::StageSpec& spec : apps_[app]->stages()) {
         const std::string& pool = pool_of[spec.stage()];
@@ -181,7 +181,7 @@ class PipelineModel::Builder {
       }
     }
     Rank(set, successors);
-    Lanes(set, lane_of);
+    GiveRows(set, row_of);
   }
 
   void Link(const std::string& set, const std::string& from, const std::string& to,
@@ -218,20 +218,21 @@ class PipelineModel::Builder {
     }
   }
 
-  void Lanes(const std::string& set, std::map<std::string, std::pair<std::size_t, int>>& lane_of) {
+  void GiveRows(const std::string& set,
+                std::map<std::string, std::pair<std::size_t, int>>& row_of) {
     std::set<std::tuple<std::size_t, int, int>> taken;  // App, row, rank.
-    std::set<std::pair<std::size_t, int>> lanes;
-    for (auto& [pool, lane] : lane_of) {
+    std::set<std::pair<std::size_t, int>> rows;
+    for (auto& [pool, row] : row_of) {
       const int rank = stages_.at({set, pool}).stage.rank;
-      while (!taken.insert({lane.first, lane.second, rank}).second) ++lane.second;
-      lanes.insert(lane);
+      while (!taken.insert({row.first, row.second, rank}).second) ++row.second;
+      rows.insert(row);
     }
-    for (const auto& [pool, lane] : lane_of) {
-      stages_.at({set, pool}).stage.lane =
-          static_cast<int>(std::distance(lanes.begin(), lanes.find(lane)));
+    for (const auto& [pool, row] : row_of) {
+      stages_.at({set, pool}).stage.row =
+          static_cast<int>(std::distance(rows.begin(), rows.find(row)));
     }
     int last = 0;
-    for (const auto& [pool, lane] : lane_of) {
+    for (const auto& [pool, row] : row_of) {
       last = std::max(last, stages_.at({set, pool}).stage.rank);
     }
     Stage(set, kIn, PipelineStage::Kind::kEntrance).stage.rank = 0;
@@ -451,25 +452,25 @@ class PipelineModel::Builder {
         if (stage.rank == kNowhere) stage.rank = ++last;
       }
       std::map<QString, int> names;
-      int lanes = 0;
+      int rows = 0;
       for (Entry entry : mine) {
         ++names[entry->second.stage.name];
-        lanes = std::max(lanes, entry->second.stage.lane + 1);
+        rows = std::max(rows, entry->second.stage.row + 1);
       }
       for (Entry entry : mine) {
         PipelineStage& stage = entry->second.stage;
-        // Idle instances stand in a lane of their own below all others. Names that occur twice get
+        // Idle instances stand in a row of their own below all others. Names that occur twice get
         // the model as well.
         if (stage.kind == PipelineStage::Kind::kIdle) {
           stage.rank = last > 0 ? 1 : 0;
-          stage.lane = last < 0 ? 0 : lanes;
+          stage.row = last < 0 ? 0 : rows;
         } else if (names[stage.name] > 1) {
           stage.name += QStringLiteral(" · ") + SafeText(ModelOfPool(stage.pool), 40);
         }
       }
       std::stable_sort(mine.begin(), mine.end(), [](Entry a, Entry b) {
         const PipelineStage &x = a->second.stage, &y = b->second.stage;
-        return std::tie(x.rank, x.lane) < std::tie(y.rank, y.lane);
+        return std::tie(x.rank, x.row) < std::tie(y.rank, y.row);
       });
       graph_.sets.push_back(
           {name, static_cast<int>(graph_.stages.size()), static_cast<int>(mine.size())});

@@ -79,7 +79,7 @@ struct PipelineStage {
   QString name;      ///< The stage's name, as shown.
   QStringList apps;  ///< The ids of the applications whose jobs pass it.
   int rank = 0;      ///< Column: the longest way from an entrance.
-  int lane = 0;      ///< Row of boxes. Applications that share no pool have lanes of their own.
+  int row = 0;       ///< Row of boxes. Applications that share no pool have rows of their own.
   int first_card = 0, cards = 0;  ///< In PipelineGraph::cards.
   int serving = 0, present = 0;   ///< Instances that serve, and all that are there.
   /// `max_instances` is absent if no limit is known.
@@ -114,7 +114,7 @@ struct PipelineSet {
   bool operator==(const PipelineSet&) const = default;
 };
 
-/// All of the page. The order is stable: sets by name, their stages by column and lane, cards by
+/// All of the page. The order is stable: sets by name, their stages by column and row, cards by
 /// stage and node id. An instance that joins or leaves changes the order of no other.
 struct PipelineGraph {
   std::vector<PipelineSet> sets;

@@ -28,14 +28,14 @@ QSizeF SizeOf(const PipelineStage& stage) {
 /// Places the stages of one set below `top`, and returns where they end.
 double PlaceSet(const PipelineGraph& graph, const PipelineSet& set, double top,
                 PipelineLayout& layout) {
-  std::map<int, double> widths, heights;  // Widths of columns by rank, heights of lanes.
+  std::map<int, double> widths, heights;  // Widths of columns by rank, heights of rows.
   for (int i = set.first_stage; i < set.first_stage + set.stages; ++i) {
     const PipelineStage& stage = graph.stages[static_cast<std::size_t>(i)];
     const QSizeF size = SizeOf(stage);
     // The idle box stands below the columns, so it does not widen its column.
     const bool idle = stage.kind == PipelineStage::Kind::kIdle;
     widths[stage.rank] = std::max(widths[stage.rank], idle ? 0 : size.width());
-    heights[stage.lane] = std::max(heights[stage.lane], size.height());
+    heights[stage.row] = std::max(heights[stage.row], size.height());
   }
   std::map<int, double> lefts, tops;
   double x = 0, y = top;
@@ -43,14 +43,14 @@ double PlaceSet(const PipelineGraph& graph, const PipelineSet& set, double top,
     lefts[rank] = x;
     x += width + L::kColumnGap;
   }
-  for (const auto& [lane, height] : heights) {
-    tops[lane] = y;
-    y += height + L::kLaneGap;
+  for (const auto& [row, height] : heights) {
+    tops[row] = y;
+    y += height + L::kRowGap;
   }
   for (int i = set.first_stage; i < set.first_stage + set.stages; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const PipelineStage& stage = graph.stages[index];
-    const QRectF box({lefts[stage.rank], tops[stage.lane]}, SizeOf(stage));
+    const QRectF box({lefts[stage.rank], tops[stage.row]}, SizeOf(stage));
     layout.stages[index] = box;
     layout.headers[index] = QRectF(box.topLeft(), QSizeF(box.width(), L::kHeader));
     const int rows = CardRows(stage.cards);
@@ -64,7 +64,7 @@ double PlaceSet(const PipelineGraph& graph, const PipelineSet& set, double top,
           QRectF(box.topLeft() + at, QSizeF(L::kCardWidth, L::kCardHeight));
     }
   }
-  return y - L::kLaneGap;
+  return y - L::kRowGap;
 }
 
 L::Edge Connect(const PipelineGraph& graph, const PipelineEdge& edge,
@@ -77,7 +77,7 @@ L::Edge Connect(const PipelineGraph& graph, const PipelineEdge& edge,
   const bool blocked =
       std::any_of(graph.stages.begin(), graph.stages.end(), [&](const PipelineStage& stage) {
         return stage.set == graph.stages[from].set && stage.rank > graph.stages[from].rank &&
-               stage.rank < graph.stages[to].rank && stage.lane == graph.stages[from].lane;
+               stage.rank < graph.stages[to].rank && stage.row == graph.stages[from].row;
       });
   if (span > 1 && blocked) made.rise = 24 + 12 * std::min(span, 6);
   if (span < 1) made.rise = 24 + 12 * std::min(2 - span, 6);

@@ -17,7 +17,7 @@ namespace onepiece::gui {
 struct PipelineLayout {
   static constexpr double kCardWidth = 184, kCardHeight = 82, kCardGap = 8;
   static constexpr double kHeader = 74, kPadding = 10, kEndWidth = 84;
-  static constexpr double kColumnGap = 98, kLaneGap = 36, kSetGap = 56, kSetTitle = 34;
+  static constexpr double kColumnGap = 98, kRowGap = 36, kSetGap = 56, kSetTitle = 34;
 
   struct Edge {
     QPointF begin, end;

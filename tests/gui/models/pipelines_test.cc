@@ -45,7 +45,7 @@ class GuiModelsPipelinesTest : public QObject {
     QCOMPARE(graph.stages[1].apps, (QStringList{"wan-i2v", "wan-t2v"}));
     QCOMPARE(graph.stages[2].apps, (QStringList{"wan-i2v"}));
     QCOMPARE(graph.stages[2].rank, graph.stages[3].rank);
-    QVERIFY(graph.stages[2].lane != graph.stages[3].lane);
+    QVERIFY(graph.stages[2].row != graph.stages[3].row);
     QCOMPARE(graph.edges.size(), std::size_t{6});
     // The pool of its model has no instance, so its jobs cannot pass.
     QCOMPARE(graph.bottleneck, 2);
