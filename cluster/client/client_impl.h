@@ -1,4 +1,4 @@
-// The state that the parts of Client share.
+// What the sources of Client share.
 #pragma once
 
 #include <utility>
@@ -8,6 +8,7 @@
 
 namespace onepiece::client {
 
+/// Threading: thread-safe. The options do not change, and ProxySet has a lock of its own.
 class Client::Impl {
  public:
   explicit Impl(ClientOptions given) : options(std::move(given)), proxies(options) {}

@@ -356,7 +356,7 @@ absl::Status ProxySet::AskForJob(const Proxy& proxy, const std::string& request_
   SetDeadline(context, deadline, options_.attempt_timeout);
   const std::stop_callback cancel(options_.stop, [&context] { context.TryCancel(); });
   v1::GetJobRequest request;
-  request.set_name(std::string(rpc::kRequestName) + request_id);
+  request.set_name(std::string(rpc::kRequestNamePrefix) + request_id);
   v1::Job job;
   return ReadAnswer(proxy.stub->GetJob(&context, request, &job)).status;
 }

@@ -221,7 +221,7 @@ absl::Status JobStore::Delete(const std::string& uid) {
 }
 
 std::optional<base::Uid> JobStore::OldestResult() const {
-  const StoreShard* const shard = Oldest(&StoreShard::oldest_result);
+  const StoreShard* const shard = Oldest(&StoreShard::result_ticket);
   return shard == nullptr ? std::nullopt : shard->OldestResult();
 }
 
@@ -317,14 +317,14 @@ StoreShard* JobStore::Oldest(std::uint64_t (StoreShard::*ticket)() const) const 
 }
 
 bool JobStore::ForgetOldestTombstone() {
-  StoreShard* const shard = Oldest(&StoreShard::oldest_tombstone);
+  StoreShard* const shard = Oldest(&StoreShard::tombstone_ticket);
   if (shard != nullptr) shard->ForgetOldestTombstone();
   return shard != nullptr;
 }
 
 // Takes one step towards more room. Returns false when nothing can be evicted.
 bool JobStore::MakeRoomForBytes() {
-  if (StoreShard* const shard = Oldest(&StoreShard::oldest_streamed); shard != nullptr) {
+  if (StoreShard* const shard = Oldest(&StoreShard::streamed_ticket); shard != nullptr) {
     shard->PurgeOldestStreamed();
     return true;
   }

@@ -1,4 +1,4 @@
-// A shard of the job store: the jobs of some buckets, under one lock.
+// A shard of the job store: the jobs of some hash buckets (BucketOf in digest.h), under one lock.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,11 @@
 
 namespace onepiece::database {
 
-/// The state that the shards of one store share. Thread-safe.
+/// What the shards of one store share: its options, the budgets (`records` in records, the others
+/// in bytes), and the counters behind JobStoreStats, of which `results` counts those in memory.
+///
+/// Ownership: borrows the clock.
+/// Threading: thread-safe.
 struct StoreShared {
   StoreShared(const JobStoreOptions& given, base::Clock& its_clock, JobStoreHooks its_hooks)
       : options(given),
@@ -52,18 +56,21 @@ struct StoreShared {
   std::atomic<std::uint64_t> lost_on_restart{0};
 };
 
-/// The phases of a job's life. A phase above kEnded is a tombstone.
+/// The phases of a job's life. kEnded: it has ended, and was not fetched, expired or deleted yet. A
+/// phase above kEnded is a tombstone.
 enum class Phase : std::uint8_t { kOpen, kEnded, kFetched, kExpired, kDeleted };
 
 /// Orders jobs newest first: the negated create_time since the epoch, then the uid.
 using AgeKey = std::pair<base::Duration, base::Uid>;
 
-/// Holds the jobs of some buckets. Its methods and their errors are those of JobStore. Whatever
-/// needs other shards too, such as making room, is done by JobStore, so no thread ever holds the
-/// locks of two shards.
+/// Holds the jobs of some hash buckets. A method with the name of one of JobStore does what that
+/// does, for one job of this shard; where it differs, its comment says so. Whatever needs other
+/// shards too, such as making room, is done by JobStore, so no thread ever holds the locks of two
+/// shards.
 ///
-/// Ownership: owns its jobs. Borrows `shared`.
+/// Ownership: owns its jobs. Borrows `shared`, which must outlive it.
 /// Threading: thread-safe.
+/// Blocking: only WaitForChange waits.
 class StoreShard {
  public:
   explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.WallNow()) {}
@@ -71,21 +78,26 @@ class StoreShard {
   StoreShard& operator=(const StoreShard&) = delete;
   ~StoreShard();
 
-  /// `record` is normalised (job::Normalize) and may be moved from. Returns nullopt when there is
-  /// no room for another record.
+  /// `record` must be normalised (job::Normalize). It is moved from only if it is stored. Returns
+  /// nullopt when there is no room for another record.
   std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record);
   absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
-  /// Returns kFull when there is no room for the bytes, and nullopt when there is none for a
-  /// record.
+  /// Returns nullopt when there is no room for a record, kFull when there is none for the bytes,
+  /// and never kRefused. After kFull there may be a record that was made up for the result.
   std::optional<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                           bool hold);
-  /// Gives a result up for which there will be no room.
+  /// Counts a result as refused. If it is a kResult, its job fails with RESULT_BUDGET_EXCEEDED.
   void Refuse(const ResultBundle& bundle, message::Kind kind);
   bool Confirm(const base::Uid& uid);
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
-  /// Returns false when there is no room for another record.
+  /// `theirs` must be normalised. Returns false when there is no room for another record.
   bool Merge(const base::Uid& uid, const v1::JobRecord& theirs);
-  enum class Restored { kYes, kStale, kNoRoom };
+  enum class Restored {
+    kYes,
+    kStale,  ///< A tombstone that is too old to keep.
+    kNoRoom
+  };
+  /// `record` must be normalised.
   Restored Restore(const base::Uid& uid, v1::JobRecord& record, const Artifacts& artifacts);
   void MarkLost(base::MonotonicTime since, const JobStore::Filter& filter);
 
@@ -99,30 +111,41 @@ class StoreShard {
   absl::StatusOr<JobStore::Revision> WaitForChange(const base::Uid& uid, std::int64_t after,
                                                    base::MonotonicTime deadline,
                                                    std::stop_token stop);
-  /// Returns the record as peers should hold it, or nullopt when it is not here.
+  /// Returns the record as peers should hold it, or nullopt when the job is not here. A deleted
+  /// job's record is here.
   std::optional<v1::JobRecord> Record(const base::Uid& uid) const;
 
+  /// Takes the job as recorded, and its state as clients see it, which may be kExpired or lost by
+  /// now. Runs under the lock.
   using Wanted = std::function<bool(const v1::Job&, v1::Job::State)>;
-  /// Returns the first `limit` jobs after `after` that `wanted` accepts.
+  /// Returns the keys of the first `limit` jobs, newest first, that come after the key `after` and
+  /// that `wanted` accepts.
   std::vector<AgeKey> Positions(const AgeKey& after, std::size_t limit, const Wanted& wanted) const;
   /// Returns the job as clients see it, if it is here and `wanted` accepts it.
   std::optional<v1::Job> Seen(const base::Uid& uid, const Wanted& wanted) const;
+  /// `has_bytes` is false for a held result. Tombstones are not visited. Runs under the lock.
   using Visit = std::function<void(const base::Uid&, std::uint64_t digest, bool has_bytes)>;
   void VisitDigests(const JobStore::Filter& filter, const Visit& visit) const;
 
   void Sweep(const JobStore::IsAlive& is_alive);
-  /// Expires results that are due but that Sweep has not reached yet. Returns whether there were
-  /// any.
+  /// Expires results that are due and count against the budget. The others wait for Sweep. Returns
+  /// whether there were any.
   bool ExpireResults();
 
   /// The tickets of the oldest tombstone, of the oldest result that was sent to its client, and of
-  /// the oldest result in memory; kNoTicket when there is none. These do not take the lock.
+  /// the oldest result in memory; kNoTicket when there is none. A ticket is a number that grows
+  /// with every entry into a line, over all shards. These do not take the lock, so a ticket may be
+  /// out of date.
   static constexpr std::uint64_t kNoTicket = std::numeric_limits<std::uint64_t>::max();
-  [[nodiscard]] std::uint64_t oldest_tombstone() const { return oldest_tombstone_; }
-  [[nodiscard]] std::uint64_t oldest_streamed() const { return oldest_streamed_; }
-  [[nodiscard]] std::uint64_t oldest_result() const { return oldest_result_; }
+  [[nodiscard]] std::uint64_t tombstone_ticket() const { return oldest_tombstone_; }
+  [[nodiscard]] std::uint64_t streamed_ticket() const { return oldest_streamed_; }
+  [[nodiscard]] std::uint64_t result_ticket() const { return oldest_result_; }
+  /// Erases the oldest tombstone, if there is one.
   void ForgetOldestTombstone();
+  /// Purges the oldest result whose artifacts were all sent to its client.
   void PurgeOldestStreamed();
+  /// Returns the result that has been in memory the longest, which is never a held one; nullopt
+  /// when there is none.
   std::optional<base::Uid> OldestResult() const;
 
  private:
@@ -140,18 +163,19 @@ class StoreShard {
     std::int64_t record_bytes = 0;
     std::optional<AgeKey> age;  ///< Its key in by_age_.
     Phase phase = Phase::kOpen;
-    bool known = false;    ///< The record comes from an earlier run, so its end is no news.
-    bool lost = false;     ///< Clients see LOST_ON_RESTART. Only this instance sees it, no peer.
-    bool held = false;     ///< `result` waits for Confirm. Only while kOpen.
+    bool known = false;  ///< Being restored: the `ended` hook is not called for it.
+    bool lost = false;  ///< Clients of this database see LOST_ON_RESTART. Peers do not learn of it.
+    bool held = false;  ///< `result` waits for Confirm. Only while kOpen.
     bool counted = false;  ///< `result` counts against the budget.
     std::shared_ptr<const Artifacts> result;
     std::int64_t result_bytes = 0;
-    const Artifacts* served = nullptr;  ///< The last argument of the `served` hook.
+    const Artifacts* served = nullptr;  ///< The last argument of the `served` hook; never read.
     std::set<std::string> streamed;     ///< Artifacts that were sent whole to their client.
     std::uint64_t tombstone_ticket = 0, streamed_ticket = 0, result_ticket = 0;  ///< 0: in no line.
-    mutable std::optional<std::uint64_t> digest;             ///< Unset: it must be computed.
-    std::map<HolderKey, base::MonotonicTime> missing_since;  ///< Holders of work that are away.
-    std::shared_ptr<base::CondVar> changed;
+    mutable std::optional<std::uint64_t> digest;  ///< Unset: it must be computed.
+    /// For each holder that is not alive, when that was first seen.
+    std::map<HolderKey, base::MonotonicTime> missing_since;
+    std::shared_ptr<base::CondVar> changed;  ///< Null until somebody waits for the job.
   };
   /// Entries in order of their tickets. Tickets grow over all shards, so the oldest entries of two
   /// shards can be compared.
@@ -161,13 +185,16 @@ class StoreShard {
     std::map<std::uint64_t, JobEntry*> entries;
     std::atomic<std::uint64_t>& oldest;  ///< The first ticket, for readers without the lock.
 
+    /// Does nothing for an entry that is in the line.
     void Add(JobEntry& entry, std::uint64_t& ticket, StoreShared& shared);
+    /// Sets `ticket` to 0.
     void Remove(std::uint64_t& ticket);
   };
 
   JobEntry* Find(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   JobEntry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Called after every change of an entry's record or bytes.
   void Committed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetPhase(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowBytes(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -207,7 +234,7 @@ class StoreShard {
   mutable std::unordered_map<base::Uid, JobEntry> entries_ ABSL_GUARDED_BY(mutex_);
   TimerWheel timers_ ABSL_GUARDED_BY(mutex_);
   std::map<AgeKey, JobEntry*> by_age_ ABSL_GUARDED_BY(mutex_);
-  std::set<base::Uid> open_ ABSL_GUARDED_BY(mutex_);  ///< Phase::kOpen.
+  std::set<base::Uid> open_ ABSL_GUARDED_BY(mutex_);  ///< The jobs in Phase::kOpen.
   /// Succeeded jobs whose bytes are not here and that are not marked lost, and since when.
   std::unordered_map<base::Uid, base::MonotonicTime> missing_ ABSL_GUARDED_BY(mutex_);
   Line tombstones_ ABSL_GUARDED_BY(mutex_){oldest_tombstone_};

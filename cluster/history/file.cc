@@ -268,7 +268,7 @@ FileLock::~FileLock() {
   close(file_);
 }
 
-absl::Status FileExists(const std::string& path) {
+absl::Status FileExistsError(const std::string& path) {
   return base::MakeError(absl::StatusCode::kAlreadyExists, "FILE_EXISTS",
                          absl::StrCat("'", path, "' exists already: give another name"));
 }
@@ -283,7 +283,7 @@ absl::Status MoveToNewName(const std::string& from, const std::string& to) {
       renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return absl::OkStatus();
   }
-  return errno == EEXIST ? FileExists(to) : SystemError("cannot make", to);
+  return errno == EEXIST ? FileExistsError(to) : SystemError("cannot make", to);
 }
 
 std::int64_t BytesOnDisk(const std::string& path) {

@@ -601,7 +601,7 @@ absl::Status Recording::Impl::Export(Interval interval, const std::string& path,
                                      const Progress& progress) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::symlink_status(path, ignored)))
-    return FileExists(path);
+    return FileExistsError(path);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
     return base::MakeError(absl::StatusCode::kNotFound, "NO_FILE",

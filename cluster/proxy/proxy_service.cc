@@ -114,8 +114,8 @@ grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
 
 grpc::Status ProxyService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                   v1::Job* response) {
-  if (request->name().starts_with(rpc::kRequestName)) {
-    const std::string request_id = request->name().substr(rpc::kRequestName.size());
+  if (request->name().starts_with(rpc::kRequestNamePrefix)) {
+    const std::string request_id = request->name().substr(rpc::kRequestNamePrefix.size());
     if (!base::Uid::Parse(request_id).has_value()) return rpc::ToGrpc(BadName());
     return Answer(submission_.LookUp(request_id), response);
   }

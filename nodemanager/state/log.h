@@ -1,5 +1,5 @@
-// The seam between the NodeManager and what makes its commands durable and agreed on. ReplicatedLog
-// (nodemanager/replication) implements it.
+// The interface of the replicated log, between the NodeManager and the code that makes commands
+// durable and puts them in one order. ReplicatedLog (nodemanager/replication) implements it.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@
 
 namespace onepiece::nodemanager {
 
-/// The only way to change the state: Propose() takes a command and returns what it did. One replica
-/// at a time leads. The leader alone proposes, and it knows that its state is the newest.
-///
-/// A read of the newest state:
+/// The only way to change the state: Propose() takes a command and returns what it did. Only the
+/// leader can propose. Any replica can read its own state, which may be old. A read of the newest
+/// state takes three steps:
 ///     term = log.Term();                  // Fails unless this replica leads.
 ///     log.Read(…);
 ///     log.Confirm(term);                  // Fails if what was read may be old.
@@ -25,31 +24,38 @@ namespace onepiece::nodemanager {
 class Log {
  public:
   virtual ~Log() = default;
-  /// Makes the command durable, applies it, and returns what it did. The result may itself be a
-  /// refusal by the state machine (ToStatus).
+  /// Makes the command durable, applies it, and returns what it did. An OK status may carry a
+  /// refusal by the state machine; ToStatus() tells.
   ///
-  /// Blocking: waits for the disks of a majority.
-  /// Errors: the command is not applied after UNAVAILABLE (NOT_LEADER, with metadata "leader",
-  /// host:port, when the leader is known; OLD_REPLICA when a voter may not know this kind of
-  /// command), RESOURCE_EXHAUSTED (LOG_BUSY) and INVALID_ARGUMENT (COMMAND_TOO_LARGE,
-  /// COMMAND_UNREADABLE). It may still be applied after DEADLINE_EXCEEDED and UNAVAILABLE (both
-  /// OUTCOME_UNKNOWN): retry with the same request id.
+  /// Blocking: waits for the disks of a majority, at most for ReplicatedLogOptions::propose_timeout.
+  /// Errors: after these the command is not applied: UNAVAILABLE (NOT_LEADER, with metadata
+  /// "leader", host:port, when the leader is known; OLD_REPLICA: some voter may not know this kind
+  /// of command), RESOURCE_EXHAUSTED (LOG_BUSY), INVALID_ARGUMENT (COMMAND_TOO_LARGE,
+  /// COMMAND_UNREADABLE). After DEADLINE_EXCEEDED and UNAVAILABLE, both with OUTCOME_UNKNOWN, it
+  /// may be applied now or later: propose it again with the same request id, which it must have.
   virtual absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) = 0;
-  /// Calls `read` with the state after the last applied command. `read` must be short and must not
-  /// propose.
+  /// Calls `read` with the state after the last applied command, on the caller's thread and under a
+  /// lock that keeps commands from being applied. `read` must be short, must not call this Log, and
+  /// must not keep the reference.
   virtual void Read(const std::function<void(const StateMachine&)>& read) const = 0;
-  /// Returns the number of this replica's present leadership. It is never 0, and no later
-  /// leadership of this object has the same number.
+  /// Returns a number for this replica's present leadership. It is never 0, and a later leadership
+  /// has another number.
+  ///
   /// Errors: UNAVAILABLE (NOT_LEADER).
   [[nodiscard]] virtual absl::StatusOr<std::uint64_t> Term() const = 0;
-  /// Returns OK when a Read() between Term() and this call saw the newest state.
+  /// OK means that a Read() between Term() and this call saw every command that had returned a
+  /// result before that Read(). After an error discard what was read.
   ///
   /// Blocking: returns at once while this replica holds the lease, and otherwise waits for a
   /// majority.
-  /// Errors: those of Propose().
+  /// Errors: UNAVAILABLE (NOT_LEADER: the leadership of `term` has ended; OUTCOME_UNKNOWN),
+  /// RESOURCE_EXHAUSTED (LOG_BUSY), DEADLINE_EXCEEDED (OUTCOME_UNKNOWN).
   virtual absl::Status Confirm(std::uint64_t term) = 0;
-  /// Asks another replica to lead.
-  /// Errors: UNAVAILABLE (NOT_LEADER), FAILED_PRECONDITION (NO_SUCCESSOR), DEADLINE_EXCEEDED.
+  /// Gives up the lead and asks another replica to take it. OK means that this replica no longer
+  /// leads; the other may not lead yet.
+  ///
+  /// Errors: UNAVAILABLE (NOT_LEADER, OUTCOME_UNKNOWN), FAILED_PRECONDITION (NO_SUCCESSOR),
+  /// RESOURCE_EXHAUSTED (LOG_BUSY), DEADLINE_EXCEEDED.
   virtual absl::Status StepDown() = 0;
 };
 

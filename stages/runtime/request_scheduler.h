@@ -1,10 +1,11 @@
 // RequestScheduler: the queue between an instance's ring and its task workers
 // (docs/architecture.md, "Life of a job", 4).
 //
-// Work is copied out of the ring into this bounded queue, so that ring bytes are never held for a
-// computation; when the queue is full the ring fills up behind it and senders see BUSY. Branches of
-// a job wait here for each other (JoinTable) before the job is queued. They do not count as queued:
-// what they wait for must still get in.
+// Work is copied out of the ring into this bounded queue, so the ring's bytes are free again before
+// the computation begins. When the queue is full, the ring fills up behind it and senders see BUSY.
+// Branches of a job wait here for each other (JoinTable) before the job is queued. Waiting branches
+// do not count as queued, because a full queue would keep out the branches that they wait for.
+// JoinLimits bounds them.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +40,8 @@ class SchedulingStrategy {
   virtual void Push(WorkItem item) = 0;
   /// Returns the next item, or nullopt when there is none.
   virtual std::optional<WorkItem> Pop() = 0;
-  /// Notes how long an item of this application, which Pop returned, was computed; nullopt when it
-  /// was not computed at all.
+  /// Notes how long an item of this application was computed; nullopt when it was not. Called once
+  /// for each item that Pop returned.
   virtual void Done(const std::string& app, std::optional<base::Duration> compute) = 0;
   /// Removes the job's items and returns how many there were.
   virtual std::size_t Remove(const base::Uid& uid) = 0;
@@ -51,8 +52,8 @@ class SchedulingStrategy {
 
 /// Individual mode: one shared queue that idle workers pull from. Higher priority comes first.
 /// Among equals the application with the least compute time comes first, and its items in arrival
-/// order (virtual time fair queueing). An application that had nothing queued starts level with the
-/// one that has had the least compute time, so idle time gives no credit.
+/// order (virtual time fair queueing). An application that had nothing queued starts at least level
+/// with the one that has had the least compute time, so idle time gives no credit.
 class IndividualMode final : public SchedulingStrategy {
  public:
   void Push(WorkItem item) override;
@@ -89,11 +90,14 @@ class IndividualMode final : public SchedulingStrategy {
 
 struct RequestSchedulerOptions {
   std::size_t max_queued = 64;
-  std::size_t max_queued_bytes = std::size_t{512} << 20;  ///< One item is always let in.
-  std::size_t remembered = 4096;  ///< Items and cancelled jobs that are recognised later.
+  /// There is room while the queue holds fewer bytes than this, or nothing.
+  std::size_t max_queued_bytes = std::size_t{512} << 20;
+  /// So many of the last pushed items, and of the last cancelled jobs, are recognised.
+  std::size_t remembered = 4096;
   JoinLimits joins = {};
-  /// Returns whether work is to end at its next step boundary and go on elsewhere; empty: no.
-  /// Called at step boundaries, on the workers' threads.
+  /// Returns whether work is to end at its next step boundary and go on elsewhere. An empty
+  /// function means false. The workers call it at step boundaries, so it must be thread-safe and
+  /// quick.
   std::function<bool()> hand_over = {};
 };
 
@@ -101,38 +105,43 @@ struct RequestSchedulerOptions {
 enum class PushResult : std::uint8_t {
   kQueued,
   kHeld,       ///< It waits for the job's other branches.
-  kDuplicate,  ///< It was pushed before, and is dropped.
+  kDuplicate,  ///< It is one of the last `remembered` items, and is dropped.
   kCancelled,  ///< Its job was cancelled, and it is dropped.
   kClosed      ///< It was not taken, because the scheduler is closed.
 };
 
 /// The queue between the ring and the task workers.
 ///
+/// Ownership: borrows the clock.
 /// Threading: thread-safe.
-/// Blocking: waiting calls end at their deadline or when their stop is requested.
+/// Blocking: WaitForRoom and Pop wait, until their deadline or until `stop` is requested.
 class RequestScheduler {
  public:
   RequestScheduler(RequestSchedulerOptions options, std::unique_ptr<SchedulingStrategy> strategy,
                    base::Clock& clock);
 
-  /// Waits until Push would stay within the bounds.
+  /// Waits until the queue is empty or below both bounds. Returns false when it is not by the
+  /// deadline, or on stop. Push itself never waits and checks no bound.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
   /// Queues an item. A second item with the same uid, stage, `from` and attempt is dropped, and so
-  /// is an item of a cancelled job. If its stage has several `predecessors`, the item is one
-  /// branch, and the join of all branches is queued.
+  /// is an item of a cancelled job. If its stage has several `predecessors` and the item has no
+  /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
+  /// is queued.
   ///
-  /// Errors: those of JoinTable::Add, which fail the job.
+  /// Errors: those of JoinTable::Add. The caller then fails the job.
   absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
-  /// Waits for an item. The caller must call Done when it has finished with it.
+  /// Waits for an item. Returns nullopt at the deadline or on stop. The caller calls Done once for
+  /// each item.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
   /// Notes how long an item of this application was computed; nullopt when it was not.
   void Done(const std::string& app, std::optional<base::Duration> compute);
   /// Removes and returns the next item, which is to be sent elsewhere; nullopt when nothing is
-  /// queued.
+  /// queued. It does not wait, and needs no Done.
   std::optional<WorkItem> Take();
-  /// Queues an item again that was here before. If its stage has several `predecessors` and the
-  /// item is a single branch, it waits for the others. Returns false after Close, when the item is
-  /// not taken.
+  /// Queues an item again that was here before, and so does not look for duplicates. If its stage
+  /// has several `predecessors` and the item is a single branch, it waits for the others. Returns
+  /// false after Close, when it drops the item, and true for an item of a cancelled job, which it
+  /// drops too.
   ///
   /// Errors: those of Push.
   absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
@@ -140,20 +149,24 @@ class RequestScheduler {
   std::vector<JoinTable::Lost> ExpireJoins();
   /// Removes the parts of joins that are wanted elsewhere (JoinTable::Take).
   std::vector<WorkItem> TakeJoins(const std::function<bool(const message::Header&)>& wanted);
-  /// Closes the scheduler: every job counts as cancelled, and Pop finds nothing. Returns the queued
-  /// items. Parts of joins stay until TakeJoins takes them.
+  /// Closes the scheduler and returns the queued items. From now on IsCancelled is true for every
+  /// job, Push and Return take nothing, and Pop returns nullopt at its deadline. Parts of joins
+  /// stay until TakeJoins takes them.
   std::vector<WorkItem> Close();
-  /// Drops the job's queued items and parts. IsCancelled returns true for the job from now on.
+  /// Drops the job's queued items and parts. IsCancelled is true for it while it is among the last
+  /// `remembered` cancelled jobs.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
-  /// Returns whether the job's work is to go on elsewhere if it can: after Close, or while
-  /// RequestSchedulerOptions::hand_over says so, unless the job was cancelled.
+  /// Returns whether what is being computed of this job should stop at a checkpoint and go on
+  /// elsewhere: after Close, or while RequestSchedulerOptions::hand_over says so. Never for a job
+  /// that Cancel names.
   [[nodiscard]] bool HandsOver(const base::Uid& uid) const;
   [[nodiscard]] std::size_t queued() const;
-  /// Items queued, or given out and not yet done, and jobs that wait for a branch.
+  /// Returns the number of items that are queued or given out and not done, plus joins().
   [[nodiscard]] std::size_t held() const;
-  /// Jobs that wait for a branch.
+  /// Returns the number of joins that wait for a branch. A job may have several.
   [[nodiscard]] std::size_t joins() const;
+  /// Returns how many items were dropped as duplicates so far.
   [[nodiscard]] std::uint64_t duplicates() const;
 
  private:

@@ -135,14 +135,14 @@ class ClientTest : public QObject {
     };
     manager.Serve({&proxy});
     ClientOptions options = To(manager);
-    options.timeout = milliseconds(500);
+    options.timeout = seconds(60);
     Client client(options);
     QElapsedTimer timer;
     timer.start();
     const auto job = client.Submit({});
     QVERIFY(absl::IsResourceExhausted(job.status()));
     QCOMPARE(base::GetReason(job.status()).reason, std::string("SET_FULL"));
-    QVERIFY(timer.elapsed() < 450);
+    QVERIFY(timer.elapsed() < 20'000);  // It does not wait for the timeout.
   }
 
   void Submit_BadParameters_IsNotRepeated() {

@@ -45,7 +45,7 @@ class FailoverTest : public QObject {
     });
     const auto cluster = client.GetCluster();
     QVERIFY2(cluster.ok(), cluster.status().ToString().c_str());
-    QVERIFY(base::SystemClock().Now() - start < milliseconds(300) + seconds(1));
+    QVERIFY(base::SystemClock().Now() - start < seconds(5));
   }
 
   void Manager_HintLoop_EndsWithNoLeader() {
@@ -65,7 +65,7 @@ class FailoverTest : public QObject {
     const auto start = base::SystemClock().Now();
     const auto cluster = Client(options).GetCluster();
     QCOMPARE(base::GetReason(cluster.status()).reason, std::string("CLUSTER_UNREACHABLE"));
-    QVERIFY(base::SystemClock().Now() - start < seconds(3));
+    QVERIFY(base::SystemClock().Now() - start < seconds(5));
   }
 
   void ApplyWorkflow_LostAnswers_KeepTheRequestId() {

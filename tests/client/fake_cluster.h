@@ -88,7 +88,7 @@ class FakeProxy final : public v1::GenerationService::Service {
       const base::MutexLock lock(mutex);
       asked_for.push_back(name);
       for (const std::string& id : made) {
-        if (name == std::string(rpc::kRequestName) + id) return grpc::Status::OK;
+        if (name == std::string(rpc::kRequestNamePrefix) + id) return grpc::Status::OK;
       }
       return Refusal(grpc::StatusCode::NOT_FOUND, "JOB_UNKNOWN");
     };

@@ -122,7 +122,7 @@ class ProxyServiceTest : public QObject {
     }
     QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
     QCOMPARE(Reason(job.status()), std::string("NOT_STARTED"));
-    const std::string name = std::string(rpc::kRequestName) + request.request_id();
+    const std::string name = std::string(rpc::kRequestNamePrefix) + request.request_id();
     QCOMPARE(cluster.proxy.Get(name).status().code(), absl::StatusCode::kNotFound);
     while (cluster.instance.Receive(300ms).ok()) {
     }
@@ -171,7 +171,7 @@ class ProxyServiceTest : public QObject {
     *progress.mutable_progress()->mutable_holder() = holder;
     QVERIFY(fresh.records().Update(progress).ok());
     // Another set must not begin it.
-    QVERIFY(fresh.proxy.Get(std::string(rpc::kRequestName) + request.request_id()).ok());
+    QVERIFY(fresh.proxy.Get(std::string(rpc::kRequestNamePrefix) + request.request_id()).ok());
     const auto again = fresh.proxy.Submit(request);
     QVERIFY2(again.ok(), again.status().ToString().c_str());
     QVERIFY(fresh.image.Receive().ok());
@@ -319,7 +319,7 @@ class ProxyServiceTest : public QObject {
   void Get_ByRequestId_SaysOnlyWhetherItIsKnown() {
     TwoProxies cluster;
     const v1::SubmitJobRequest request = RequestWithId();
-    const std::string name = std::string(rpc::kRequestName) + request.request_id();
+    const std::string name = std::string(rpc::kRequestNamePrefix) + request.request_id();
     QCOMPARE(Reason(cluster.second.Get(name).status()), std::string("JOB_UNKNOWN"));
     const Job job = cluster.first.Begin(request);
     const auto known = cluster.second.Get(name);

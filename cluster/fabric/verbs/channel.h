@@ -1,4 +1,4 @@
-// Executes chains as lists of work requests.
+// Executes chains as lists of work requests on one queue pair of a reliable connection.
 #pragma once
 
 #include <array>
@@ -16,31 +16,36 @@ namespace onepiece::fabric::verbs {
 
 /// The peer's memory, as this end's queue pair may use it. A value type.
 struct PeerMemory {
-  std::uint64_t address = 0;
+  std::uint64_t address = 0;  ///< Virtual address in the peer.
   std::uint64_t length_bytes = 0;
-  std::uint32_t key = 0;
-  bool has_doorbell = false;
+  std::uint32_t key = 0;      ///< The region's rkey.
+  bool has_doorbell = false;  ///< The peer posts receives, so Notify has an effect.
 };
 
-/// A chain is one list of work requests. One call posts it, and only its last request is signalled.
-/// A chain that needs more than kDepth requests, or more than Staging::kBytes for small pieces,
-/// takes several posts, and counters().round_trips counts them.
+/// A chain normally is one list, posted by one call, with only the last request signalled. A chain
+/// that needs more requests than the device takes, or more than Staging::kBytes for small pieces,
+/// is posted as several lists, one after the other. counters().round_trips counts the posts, and
+/// the fences that wait for an earlier read.
 ///
-/// Small pieces and results pass through registered staging memory, or travel inside the request
-/// where the device allows that. Pieces of kRegisterFrom bytes and more are registered during the
-/// call.
+/// A piece or a result below kRegisterFrom bytes is copied through registered staging memory, or
+/// travels inside the request if the whole write fits. Larger ones are registered for the call.
 class VerbsChannel final : public Channel {
  public:
-  static constexpr std::uint32_t kDepth = 64;
-  static constexpr std::uint32_t kPieces = 16;
-  static constexpr std::uint32_t kInlineBytes = 128;
+  // Upper bounds; the device may allow less.
+  static constexpr std::uint32_t kDepth = 64;         ///< Requests in one list.
+  static constexpr std::uint32_t kPieces = 16;        ///< Pieces in one request.
+  static constexpr std::uint32_t kInlineBytes = 128;  ///< Bytes of a write inside its request.
   static constexpr std::size_t kRegisterFrom = 64 * 1024;
 
+  /// Takes a connected `pair`. Borrows `clock`.
   VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
                std::unique_ptr<QueuePair> pair, const PeerMemory& target, base::Clock& clock);
-  /// Reads the region's last word, which shows that the key holds and the length is right.
+  /// Reads the last word of the region, so that a wrong key or length shows at once. After any
+  /// error destroy the channel.
   ///
-  /// Errors: INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
+  /// REQUIRES: no Execute yet; length_bytes >= 8.
+  /// Errors: INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE, CHANNEL_BROKEN),
+  /// DEADLINE_EXCEEDED (CHAIN_TIMEOUT).
   absl::Status Probe(base::MonotonicTime deadline);
 
  protected:
@@ -95,10 +100,10 @@ class VerbsChannel final : public Channel {
   std::uint32_t request_count_ = 0;
   bool open_write_ = false;  // The last request is a write that may take more.
   std::uint32_t open_bytes_ = 0;
-  bool reads_before_ = false;
-  std::uint64_t posted_ = 0;
-  std::uint64_t trips_ = 0;
-  ibv_wc_status wrong_ = IBV_WC_SUCCESS;
+  bool reads_before_ = false;  // A read was added since the last post: a later write needs a fence.
+  std::uint64_t posted_ = 0;   // Requests.
+  std::uint64_t trips_ = 0;    // Waits for the device.
+  ibv_wc_status wrong_ = IBV_WC_SUCCESS;  // The status of the completion that failed.
 };
 
 }  // namespace onepiece::fabric::verbs
