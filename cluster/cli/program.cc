@@ -57,7 +57,8 @@ std::optional<ProgramCall> FindProgramCall(std::span<const std::string> command_
   if (verb == nullptr || verb->program == nullptr) return std::nullopt;
   ProgramCall call{.verb = verb,
                    .arguments = {words.begin() + static_cast<std::ptrdiff_t>(named), words.end()}};
-  if (json) call.arguments.emplace_back("--json");
+  // In front, because what stands behind "--" is no option.
+  if (json) call.arguments.insert(call.arguments.begin(), "--json");
   return call;
 }
 

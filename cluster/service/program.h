@@ -77,13 +77,14 @@ class Host {
   absl::Status ReportReady();
   /// Waits for SIGTERM, SIGINT or SIGHUP. The health is NOT_SERVING afterwards.
   void WaitForShutdown();
-  /// Returns a token whose stop is requested when StopServing() begins. Handlers of long streams
-  /// end then.
-  /// REQUIRES: Serve() succeeded.
-  [[nodiscard]] std::stop_token stopping() const;
   /// Does the same with a limit, and returns false when it passes. Once it has returned true, later
   /// calls return immediately.
   bool WaitForShutdown(base::Duration limit);
+  /// Returns a token whose stop is requested when StopServing() begins. Handlers of long streams
+  /// end then.
+  ///
+  /// REQUIRES: Serve() succeeded.
+  [[nodiscard]] std::stop_token stopping() const;
   /// Stops the server and the metrics endpoint. Calls in progress get Scaled(2 s) before they are
   /// cancelled. A second call has no effect.
   void StopServing();

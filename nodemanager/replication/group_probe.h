@@ -16,7 +16,7 @@ struct GroupProbe {
 /// Asks every other seat of `options` at the same time.
 ///
 /// Threading: thread-safe.
-/// Blocking: waits at most for a second for each seat, and for all of them together.
+/// Blocking: for one second at most, because it asks all seats at the same time.
 GroupProbe ProbeGroup(const ReplicatedLogOptions& options);
 
 }  // namespace onepiece::nodemanager

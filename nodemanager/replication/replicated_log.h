@@ -107,6 +107,7 @@ class ReplicatedLog final : public Log {
   void DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& status) const;
 
   // Held while the state is serialised, so that callers who ask for the same hash share the work.
+  // The driver takes its own mutexes inside.
   mutable base::Mutex hash_mutex_;
   // The slot after which the state had this hash.
   mutable std::optional<std::pair<paxos::Slot, std::uint32_t>> hashed_ ABSL_GUARDED_BY(hash_mutex_);

@@ -9,8 +9,8 @@
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr int kDefaultNodesPage = 100;
-constexpr int kMaxNodesPage = 1000;
+constexpr int kDefaultWorkflowsPage = 100;
+constexpr int kMaxWorkflowsPage = 1000;
 constexpr std::string_view kTokenPrefix = "after:";
 constexpr std::string_view kNamePrefix = "workflows/";
 
@@ -87,8 +87,8 @@ v1::ListProxiesResponse MakeProxyList(const StateMachine& state, const std::stri
 absl::StatusOr<v1::ListWorkflowsResponse> MakeWorkflowPage(
     const StateMachine& state, const v1::ListWorkflowsRequest& request) {
   if (request.page_size() < 0) return Bad("BAD_PAGE_SIZE", "page_size", "not negative");
-  const int size =
-      request.page_size() == 0 ? kDefaultNodesPage : std::min(request.page_size(), kMaxNodesPage);
+  const int size = request.page_size() == 0 ? kDefaultWorkflowsPage
+                                            : std::min(request.page_size(), kMaxWorkflowsPage);
   // A token names the last app id of the page before, so a page goes on correctly after workflows
   // have come and gone.
   auto next = state.workflows().begin();

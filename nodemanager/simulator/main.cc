@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -1,9 +1,11 @@
 // Turns the results of `onepiece simulate` into JSON and text.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cluster/terminal/json.h"
 #include "nodemanager/simulator/experiment.h"
 #include "nodemanager/simulator/oracle.h"

@@ -51,9 +51,9 @@ class IdleWork {
   enum class Phase { kStopped, kRunning, kWaiting, kDone };
 
   void Loop(const std::stop_token& stop);
-  /// A child that runs; nullopt when none can, which is tried again later.
+  /// Starts the child. Returns nullopt when that fails; Loop() tries again later.
   std::optional<LowPriorityChild> Spawn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// The child ended after so long; `wait_status` is that of waitpid.
+  /// Notes that the child has ended after `took`; `wait_status` is that of waitpid.
   void Ended(int wait_status, base::Duration took) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WaitForNextTime(const std::string& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake() const;

@@ -44,7 +44,8 @@ namespace onepiece::instance {
 /// NodeManager). A job passes through the parts in this order: WorkIntake, RequestScheduler,
 /// TaskManager with WorkRecorder, ResultDeliver with WorkDelivery.
 ///
-/// Ownership: owns all its parts and threads. Borrows the fabric, metrics, spans and the clock.
+/// Ownership: owns all its parts and threads. Borrows the fabric, metrics, spans and the clock. It
+/// must live until `metrics` has stopped serving, because each scrape reads its counts.
 /// Threading: Open, Join and Leave on one thread. Everything else happens on its own threads.
 class Instance {
  public:

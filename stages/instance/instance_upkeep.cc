@@ -62,7 +62,8 @@ void InstanceUpkeep::LookAfterDrain() {
   if (changed) parts_.publisher.Publish();
 }
 
-// The order is that in which a message passes through the instance, so that none slips through.
+// The order is that in which a message passes through the instance. One that moves on between two
+// counts is counted twice rather than never.
 std::size_t InstanceUpkeep::Held() const {
   const std::size_t arriving = parts_.intake.arriving();
   const std::size_t here = parts_.scheduler.held();

@@ -68,8 +68,8 @@ void JobReporter::Main(const std::stop_token& stop) {
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pending_count_ > 0; });
     if (pending_count_ == 0 && stop.stop_requested()) return;
     lock.Unlock();
-    const bool all_sent = SendRound();
     if (stop.stop_requested()) return Flush();
+    const bool all_sent = SendRound();
     // The pause coalesces progress: steps that come meanwhile replace each other.
     clock_.Pause(stop, all_sent ? kMinProgressInterval : kRetryPause);
   }
@@ -77,8 +77,12 @@ void JobReporter::Main(const std::stop_token& stop) {
 
 void JobReporter::Flush() {
   const auto until = clock_.Now() + base::Scaled(kFlushLimit);
-  const base::MutexLock lock(mutex_);
-  for (const auto& [uid, queue] : pending_) {
+  std::map<base::Uid, std::deque<Pending>> last;
+  {
+    const base::MutexLock lock(mutex_);
+    last.swap(pending_);
+  }
+  for (const auto& [uid, queue] : last) {
     for (const auto& pending : queue) {
       if (pending.progress_only) continue;
       if (clock_.Now() < until) {

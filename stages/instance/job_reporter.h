@@ -24,7 +24,8 @@ namespace onepiece::instance {
 ///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
-/// Blocking: reports never block. Destruction blocks for about 3 s at most.
+/// Blocking: reports never block. Destruction blocks for the call in flight, and for about 3 s more
+/// at most.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
@@ -33,7 +34,7 @@ class JobReporter {
   static constexpr std::size_t kMaxPending = 10'000;
 
   JobReporter(Update update, Ended ended, base::Clock& clock);
-  /// Sends what is pending, one attempt each.
+  /// Makes one last attempt at each pending update that is not progress.
   ~JobReporter();
   JobReporter(const JobReporter&) = delete;
   JobReporter& operator=(const JobReporter&) = delete;
@@ -52,7 +53,7 @@ class JobReporter {
   };
 
   void Main(const std::stop_token& stop);
-  // Makes one last attempt at each pending update that is not progress.
+  // Makes one last attempt at each pending update that is not progress, for kFlushLimit in all.
   void Flush();
   // Sends the pending updates of every job. Returns false when any of them must be retried.
   bool SendRound();

@@ -39,8 +39,9 @@ class LowPriorityChild {
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// Waits for the child's end and returns the status of waitpid. Writes the child's output to
   /// `folder`/log; when that reaches kLogBytes, it becomes log.old. When `wake_fd` becomes
-  /// readable, ends the child: SIGTERM to its group, and SIGKILL kTermLimit later. REQUIRES: called
-  /// once.
+  /// readable, ends the child: SIGTERM to its group, and SIGKILL kTermLimit later.
+  ///
+  /// REQUIRES: called once.
   int Tend(int wake_fd);
 
  private:

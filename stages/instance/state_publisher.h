@@ -50,7 +50,7 @@ class StatePublisher {
   mutable base::Mutex mutex_;  // Held while `tell_` runs.
   std::string workflow_set_ ABSL_GUARDED_BY(mutex_);
   bool leaving_set_ ABSL_GUARDED_BY(mutex_) = false;
-  runtime::TaskStatus tasks_ ABSL_GUARDED_BY(mutex_);  // As the tasks were told to be last.
+  runtime::TaskStatus tasks_ ABSL_GUARDED_BY(mutex_);  // As last told.
 };
 
 }  // namespace onepiece::instance

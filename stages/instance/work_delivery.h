@@ -31,8 +31,8 @@ namespace onepiece::instance {
 /// Settles the fate of every item: it is delivered, returned to the queue, or its job fails.
 ///
 /// Ownership: borrows everything that it is given.
-/// Threading: Deliver on the deliverer's thread; SendLeft when that thread has nothing to do with
-/// the same items. They share no state of their own.
+/// Threading: Deliver runs on the deliverer's thread. SendLeft may run beside it on another thread,
+/// with other items.
 /// Blocking: a delivery looks for a taker for about a second.
 class WorkDelivery {
  public:

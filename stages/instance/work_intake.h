@@ -46,7 +46,8 @@ class WorkIntake {
   /// Empties the ring once more, and returns the work that came after the scheduler was closed.
   /// Call it after Stop.
   std::vector<runtime::WorkItem> TakeRest();
-  /// Returns an upper bound of the messages in the ring, or between the ring and the queue.
+  /// Returns about how many messages are in the ring, or between the ring and the queue. It may
+  /// miss one that is just being received, so a drain looks twice (Drain).
   [[nodiscard]] std::size_t arriving() const;
 
  private:
@@ -54,7 +55,7 @@ class WorkIntake {
   void TakeIn(node::Received received);
 
   const Parts parts_;
-  // The pump's last wait for a message was in vain, so no message is between ring and queue.
+  // The pump's last wait for a message was in vain.
   std::atomic<bool> idle_ = false;
   // Work that came after the scheduler was closed. The pump's, and after Stop TakeRest's.
   std::vector<runtime::WorkItem> left_;

@@ -1,5 +1,6 @@
-// Keeps weights once per process: stages of one process that load the same component share it,
-// whichever folders they load it from.
+// Keeps weights once: stages of one plug-in in one process that load the same component share it,
+// whichever folders they load it from. Each plug-in links this library for itself, so two plug-ins
+// share nothing.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,6 +13,7 @@
 #include <tuple>
 #include <typeinfo>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 
@@ -32,12 +34,12 @@ struct Component {
 class ComponentStore {
  public:
   struct Stats {
-    std::int64_t components = 0;    ///< Alive.
-    std::int64_t weight_bytes = 0;  ///< Of the live components, each counted once.
+    std::int64_t components = 0;    ///< How many are alive.
+    std::int64_t weight_bytes = 0;  ///< What they hold, each counted once.
     std::int64_t shared_bytes = 0;  ///< What the users would hold in addition without sharing.
   };
 
-  /// Returns the store of this process, which is never destroyed.
+  /// Returns the store of this plug-in, which is never destroyed.
   static ComponentStore& OfProcess();
 
   /// Returns the component of that content. If nobody has loaded it or is loading it, calls
@@ -78,8 +80,8 @@ class ComponentStore {
     std::int64_t bytes = 0;
   };
   struct Entry {
-    base::Mutex loading;  // Held by the thread that loads.
-    // Guarded by the store's mutex_.
+    base::Mutex loading;  // Held by the thread that loads, which takes the store's mutex_ inside.
+    // Both are guarded by the store's mutex_, which an attribute cannot name here.
     std::weak_ptr<const void> value;
     std::int64_t bytes = 0;
   };
@@ -90,7 +92,8 @@ class ComponentStore {
   std::shared_ptr<Entry> EntryOf(const Key& key);
 
   mutable base::Mutex mutex_;
-  std::map<Key, std::shared_ptr<Entry>> entries_;  // Guarded by mutex_. Dead ones go in EntryOf.
+  // EntryOf drops dead ones.
+  std::map<Key, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::model

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/message/artifact.h"
@@ -31,7 +32,7 @@ class ConditioningCache {
     std::int64_t entries = 0, bytes = 0, budget = 0;
   };
 
-  /// Returns the cache of this process, which is never destroyed. Its budget in bytes is
+  /// Returns the cache of this plug-in, which is never destroyed. Its budget in bytes is
   /// kBudgetVariable or kDefaultBudget; 0 keeps nothing.
   ///
   /// Errors: INVALID_ARGUMENT BAD_SETTING.
@@ -61,10 +62,13 @@ class ConditioningCache {
 
   const std::int64_t budget_;
   mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  Entries entries_;                                                 // The most recently used first.
-  std::unordered_map<std::string_view, Entries::iterator> by_key_;  // Into entries_.
-  std::int64_t bytes_ = 0, hits_ = 0, misses_ = 0, evictions_ = 0;
+  Entries entries_ ABSL_GUARDED_BY(mutex_);  // The most recently used first.
+  // Into entries_.
+  std::unordered_map<std::string_view, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
+  std::int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::int64_t hits_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::int64_t misses_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::int64_t evictions_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace onepiece::model

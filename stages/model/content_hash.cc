@@ -14,6 +14,7 @@
 #include <thread>
 #include <tuple>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/cleanup/cleanup.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
@@ -54,7 +55,7 @@ class Memory {
 
  private:
   base::Mutex mutex_;
-  std::map<FileIdentity, std::string> hashes_;
+  std::map<FileIdentity, std::string> hashes_ ABSL_GUARDED_BY(mutex_);
 };
 
 Memory& ProcessMemory() {

@@ -16,7 +16,7 @@ struct LatentGeometry {
   std::int64_t temporal_compression = 1;  ///< Frames of a latent frame; the first has one.
   /// Pixels of a transformer token, along each side; a token spans one latent frame.
   std::int64_t side_multiple = 1;
-  std::int64_t max_side = 0, max_frames = 0, max_tokens = 0;  ///< Of a video.
+  std::int64_t max_side = 0, max_frames = 0, max_tokens = 0;  ///< Limits of one video.
 };
 
 inline constexpr double kMaxGuidance = 100;

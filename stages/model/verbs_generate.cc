@@ -1,6 +1,7 @@
 // The verb generate runs a whole workflow in this process, without a cluster.
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/seconds.h"

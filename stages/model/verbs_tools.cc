@@ -1,6 +1,7 @@
 // The verbs verify and inspect, which run a plug-in's model tools.
 #include <filesystem>
 #include <map>
+#include <memory>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"

@@ -52,12 +52,12 @@ struct Unload {
   }
 };
 
-// Returns what the stage adds to the `parked` bytes.
+// Returns what the stage adds to the bytes that stages of its plug-in have `parked`.
 std::int64_t WeightBytes(const Files& files, const sdk::Stage& stage, std::int64_t parked) {
   for (const sdk::StageMetric& metric : stage.Metrics()) {
     if (metric.name != "weight_bytes" || !(metric.value >= 0 && metric.value < 1e18)) continue;
     const auto bytes = static_cast<std::int64_t>(metric.value);
-    // The stages of a process share weights, so weights that are parked already are not counted
+    // The stages of a plug-in share weights, so weights that are parked already are not counted
     // again.
     return metric.of_process ? std::min(files.bytes, std::max<std::int64_t>(0, bytes - parked))
                              : bytes;
@@ -116,13 +116,22 @@ absl::StatusOr<std::shared_ptr<sdk::Stage>> ModelStore::Load(const ModelKey& key
   return std::shared_ptr<sdk::Stage>(stage.release(), Unload{stamp});
 }
 
+std::int64_t ModelStore::ParkedBytesOf(const std::string& plugin) const {
+  const base::MutexLock lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const Parked& parked : parked_) {
+    if (parked.key.plugin == plugin) bytes += parked.bytes;
+  }
+  return bytes;
+}
+
 void ModelStore::Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage) {
   if (budget_ <= 0) return;
   const auto* loaded = std::get_deleter<Unload>(stage);
   const Files files = FilesOf(key.load.model_dir);
   // Get would never return a stage whose files have changed.
   if (loaded == nullptr || loaded->stamp != files.stamp) return;
-  const std::int64_t bytes = WeightBytes(files, *stage, stats().parked_bytes);
+  const std::int64_t bytes = WeightBytes(files, *stage, ParkedBytesOf(key.plugin));
   if (bytes > budget_) return;
   std::list<Parked> gone;  // Unloaded outside of the lock.
   const base::MutexLock lock(mutex_);

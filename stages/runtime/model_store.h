@@ -60,10 +60,11 @@ class ModelStore {
   /// Parks the stage if it fits, and evicts the least recently used stages for it. Nobody may
   /// compute with the stage any more, since it may be handed out immediately.
   ///
-  /// The stage's size is the metric `weight_bytes` that it exports. If that metric counts the whole
-  /// process, the size is what is not parked already, and at most the size of the files in its
-  /// model folder. Without the metric the size is that of the files. REQUIRES: the stage comes from
-  /// Get.
+  /// The stage's size is the metric `weight_bytes` that it exports. If that metric counts all
+  /// stages of its plug-in, the size is what they have not parked already, and at most the size of
+  /// the files in its model folder. Without the metric the size is that of the files.
+  ///
+  /// REQUIRES: the stage comes from Get.
   void Release(const ModelKey& key, std::shared_ptr<sdk::Stage> stage);
   /// Unloads everything that is parked.
   void DropParked();
@@ -78,6 +79,7 @@ class ModelStore {
   };
 
   std::shared_ptr<sdk::Stage> TakeParked(const ModelKey& key);
+  std::int64_t ParkedBytesOf(const std::string& plugin) const;
   absl::StatusOr<std::shared_ptr<sdk::Stage>> Load(const ModelKey& key) const;
 
   const StageSource source_;

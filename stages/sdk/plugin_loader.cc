@@ -106,16 +106,20 @@ absl::StatusOr<std::unique_ptr<Stage>> PluginLoader::Create(std::string_view sta
 absl::StatusOr<const ModelTools*> PluginLoader::ToolsFor(const std::string& dir,
                                                          const std::string& expect) const {
   const ModelTools* unclear = nullptr;
+  int unclear_count = 0;
   std::string asked;
   for (const LoadedPlugin& loaded : plugins_) {
     const ModelTools* tools = loaded.plugin->model_tools();
     if (tools == nullptr) continue;
     const ModelClaim claim = tools->Claim(dir, expect);
     if (claim == ModelClaim::kMine) return tools;
-    if (claim == ModelClaim::kUnclear && unclear == nullptr) unclear = tools;
+    if (claim == ModelClaim::kUnclear) {
+      unclear = tools;
+      ++unclear_count;
+    }
     asked += (asked.empty() ? "" : ", ") + fs::path(loaded.path).stem().string();
   }
-  if (unclear != nullptr) return unclear;
+  if (unclear_count == 1) return unclear;
   if (asked.empty())
     return NotFound("TOOLS_NOT_FOUND", "no stage plug-in has tools for model files");
   const std::string& model = dir.empty() ? expect : dir;

@@ -46,11 +46,11 @@ class PluginLoader {
   /// Errors: NOT_FOUND; the message names the stages that exist.
   [[nodiscard]] absl::StatusOr<std::unique_ptr<Stage>> Create(std::string_view stage) const;
   /// Returns the tools for a model. It passes its arguments to ModelTools::Claim of every plug-in
-  /// that has tools, and returns the first tools that answer kMine, or else the first that answer
-  /// kUnclear.
+  /// that has tools, and returns the first tools that answer kMine. If there are none, it returns
+  /// those that answer kUnclear, unless several do.
   ///
-  /// Errors: NOT_FOUND (TOOLS_NOT_FOUND: no plug-in has tools), UNIMPLEMENTED (UNKNOWN_MODEL: all
-  /// answer kNotMine; the message names the plug-ins).
+  /// Errors: NOT_FOUND (TOOLS_NOT_FOUND: no plug-in has tools), UNIMPLEMENTED (UNKNOWN_MODEL: no
+  /// plug-in can say that the model is its own; the message names the plug-ins).
   [[nodiscard]] absl::StatusOr<const ModelTools*> ToolsFor(const std::string& dir,
                                                            const std::string& expect) const;
 

@@ -48,8 +48,9 @@ struct StageMetric {
   std::string name;  ///< "conditioning_cache_hits_total"; lower case, with the unit at the end.
   std::string help;
   bool counter = false;  ///< A counter only grows and its name ends in _total. Otherwise a gauge.
-  /// True for a number of the whole process, which every object of the stage reports alike. Other
-  /// numbers belong to one object, and those of an instance's workers are summed.
+  /// True for a number of the process, or of the plug-in in this process, which every object of the
+  /// stage reports alike. Other numbers belong to one object, and those of an instance's workers
+  /// are summed.
   bool of_process = false;
   double value = 0;
 };

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "stages/wan/transformer_3d.h"
@@ -29,7 +30,7 @@ class MergedTransformers {
   };
   using Merge = std::function<absl::StatusOr<WanTransformer>()>;
 
-  /// Returns the cache of this process, which is never destroyed. Its budget in bytes is
+  /// Returns the cache of this plug-in, which is never destroyed. Its budget in bytes is
   /// kBudgetVariable or kDefaultBudget.
   ///
   /// Errors: INVALID_ARGUMENT BAD_SETTING.
@@ -57,17 +58,17 @@ class MergedTransformers {
     std::string key;
     std::shared_ptr<const WanTransformer> transformer;
   };
-  // Returns the entry, moved to the front. The caller holds mutex_.
-  std::shared_ptr<const WanTransformer> Find(const std::string& key);
-  // Evicts the least recently used entries until so many bytes fit. The caller holds mutex_.
-  void MakeRoom(std::int64_t bytes);
+  // Returns the entry, moved to the front.
+  std::shared_ptr<const WanTransformer> Find(const std::string& key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Evicts the least recently used entries until so many bytes fit.
+  void MakeRoom(std::int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::int64_t budget_;
-  base::Mutex merging_;  // Taken before mutex_.
-  mutable base::Mutex mutex_;
-  // Guarded by mutex_.
-  std::list<Entry> entries_;  // The most recently used first.
-  Stats stats_;
+  base::Mutex merging_;  // Held while a caller merges.
+  mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(merging_);
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // The most recently used first.
+  Stats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::wan

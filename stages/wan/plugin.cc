@@ -25,11 +25,12 @@ class WanModelTools final : public sdk::ModelTools {
  public:
   sdk::ModelClaim Claim(const std::string& dir, const std::string& expect) const override {
     // Verify takes a folder with io.safetensors alone for a scheduler's recording.
-    std::error_code error;
-    if (!dir.empty() && !fs::exists(dir + "/config.json", error) &&
-        fs::exists(dir + "/io.safetensors", error)) {
+    const auto has = [&](const char* name) {
+      std::error_code error;
+      return fs::exists(fs::path(dir) / name, error);
+    };
+    if (!dir.empty() && has("io.safetensors") && !has("config.json") && !has("model_index.json"))
       return sdk::ModelClaim::kMine;
-    }
     return onepiece::model::ClaimByClasses(
         dir, expect, {.own = wan::kOwnClasses, .shared = wan::kSharedClasses});
   }

@@ -311,6 +311,22 @@ class TaskManagerTest : public QObject {
     QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{100});
   }
 
+  // Each plug-in has weights of its own, even if both have parked as many bytes.
+  void Parked_PluginsShareNoWeights() {
+    const QTemporaryDir folder;
+    WriteFile(folder, std::string(1000, 'x'));
+    TasksFixture f(250);
+    f.script.process_weights = 100;
+    for (const std::uint64_t epoch : {1, 2}) {
+      StageAssignment next = Pool(epoch, {{"app", folder.path().toStdString()}});
+      next.plugin = epoch == 1 ? "wan" : "another";
+      f.manager.Assign(next);
+      QVERIFY(f.WaitFor(TaskState::kServing, epoch));
+      f.manager.Assign({});
+    }
+    QCOMPARE(f.manager.parked().parked_bytes, std::int64_t{200});
+  }
+
   void Assign_FilesReplacedMeanwhile_LoadsThem() {
     const QTemporaryDir folder;
     WriteFile(folder, "old");
