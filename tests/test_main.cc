@@ -1,6 +1,7 @@
 #include "tests/test_main.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,7 +23,11 @@ std::string Stem(std::string_view path) {
 
 }  // namespace
 
-TestClass::TestClass(const char* file, RunTestClass run) { Known().emplace(Stem(file), run); }
+TestClass::TestClass(const char* file, RunTestClass run) {
+  if (Known().emplace(Stem(file), run).second) return;
+  std::fprintf(stderr, "two test files of one program are called %s\n", Stem(file).c_str());
+  std::abort();
+}
 
 }  // namespace onepiece::testing
 
@@ -39,7 +44,7 @@ int main(int argc, char** argv) {
     for (const auto& [name, run] : Known()) std::fprintf(stderr, "  %s\n", name.c_str());
     return 2;
   }
-  int failed = 0;
-  for (const auto& [name, run] : Known()) failed += run(argc, argv);
-  return failed;
+  bool failed = false;
+  for (const auto& [name, run] : Known()) failed |= run(argc, argv) != 0;
+  return failed ? 1 : 0;
 }

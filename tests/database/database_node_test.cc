@@ -148,7 +148,6 @@ class DatabaseNodeTest : public QObject {
     cluster.Kill(order[1]);
     cluster.Forget(order[1]);
     cluster.AddDatabase(order[1]);
-    QVERIFY(!cluster.at(order[1]).node->store().Get(uid).ok());
     v1::UpdateJobRequest update;
     update.set_uid(uid);
     v1::WorkHolder& placed = *update.add_placed();

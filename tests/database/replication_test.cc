@@ -690,7 +690,6 @@ class ReplicationTest : public QObject {
         return record.ok() && record->job().state() == Job::SUCCEEDED;
       });
     }));
-    QVERIFY(at_risk.size() < sent.size());
   }
 };
 

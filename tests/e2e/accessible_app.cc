@@ -211,14 +211,6 @@ bool Accessible::SetText(const QString& text) const {
   return done.isValid() && done.value();
 }
 
-bool Accessible::SetValue(double value) const {
-  const QDBusMessage answer =
-      Call("org.freedesktop.DBus.Properties", "Set",
-           {QStringLiteral("org.a11y.atspi.Value"), QStringLiteral("CurrentValue"),
-            QVariant::fromValue(QDBusVariant(value))});
-  return answer.type() == QDBusMessage::ReplyMessage;
-}
-
 bool Accessible::Focus() const {
   const QDBusReply<bool> done = Call("org.a11y.atspi.Component", "GrabFocus");
   return done.isValid() && done.value();

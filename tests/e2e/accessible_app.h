@@ -65,7 +65,6 @@ class Accessible {
   /// Does its first action: "Press", "ShowMenu", "Toggle".
   bool Press() const;
   bool SetText(const QString& text) const;
-  bool SetValue(double value) const;
   bool Focus() const;
 
   using Test = std::function<bool(const Accessible&)>;

@@ -76,9 +76,10 @@ class ChaosTest : public ClusterFixture {
     if (state == "FAILED") {
       QCOMPARE(watched.ErrorReason(), std::string("LOST"));
     }
-    QVERIFY2(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }),
-             cluster_.Status().dump(1).c_str());
-    QVERIFY(cluster_.PidOf(node.toStdString()) != pid);
+    const bool healed = Eventually(std::chrono::seconds(60), [&] {
+      return cluster_.PidOf(node.toStdString()) != pid && cluster_.EveryProcessReady();
+    });
+    QVERIFY2(healed, cluster_.Status().dump(1).c_str());
     const Outcome next = cluster_.Run(
         {"submit", "--prompt", "a blue circle moving up", "--steps", "2", "--wait"}, 60);
     QVERIFY2(next.exit_code == 0, next.err.c_str());

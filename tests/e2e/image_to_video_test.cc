@@ -54,6 +54,8 @@ class ImageToVideoTest : public ClusterFixture {
   }
 
   void Applications_ShareWhatIsTheSame() {
+    QVERIFY(Served("text_encode", "tiny-wan-t2v") > 0);
+    QVERIFY(Served("vae_decode", "tiny-wan-t2v") > 0);
     QCOMPARE(Served("text_encode", "tiny-wan-t2v"), Served("text_encode", "tiny-wan-i2v"));
     QCOMPARE(Served("vae_decode", "tiny-wan-t2v"), Served("vae_decode", "tiny-wan-i2v"));
     QVERIFY(Served("diffusion", "tiny-wan-t2v") > 0);
@@ -81,6 +83,7 @@ class ImageToVideoTest : public ClusterFixture {
     QCOMPARE(verdict.motion, std::string("right"));
 
     // The frames are the same without a cluster and as one stage.
+    QVERIFY(!FramesHash(job.Document()).empty());
     for (const QString workflow : {"tiny-wan-i2v", "tiny-wan-i2v-fused"}) {
       const Outcome alone = cluster_.Run(
           QStringList{"generate", "--json", "--workflow",

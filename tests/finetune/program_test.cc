@@ -72,7 +72,7 @@ class FinetuneProgramTest : public QObject {
     QVERIFY(process.waitForFinished(kPatienceMs));
     const auto took = std::chrono::duration_cast<milliseconds>(clock.Now() - before);
     qInfo("ended after %d ms", static_cast<int>(took.count()));
-    QVERIFY(took < milliseconds(500));
+    QVERIFY(took < milliseconds(5000));
     if (process.exitStatus() == QProcess::NormalExit) {  // Else it took its 200 ms.
       QCOMPARE(QDir(dir.path()).entryList({"step-*"}, QDir::Dirs).size(), 1);
     }

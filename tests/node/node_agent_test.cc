@@ -20,6 +20,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// Less than any timeout of an agent, and more than a busy machine takes.
+constexpr seconds kPrompt(5);
+
 /// A NodeManager that does what the test says and remembers what it was told. Thread-safe.
 class FakeNodeManager final : public v1::NodeManagerService::Service {
  public:
@@ -529,14 +532,14 @@ class NodeAgentTest : public QObject {
     const auto start = base::SystemClock().Now();
     manager_->Follow(next_served.server.address());
     QVERIFY(!next.WaitReport([](const auto&) { return true; }).empty());
-    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QVERIFY(base::SystemClock().Now() - start < kPrompt);
     QCOMPARE(tables.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
     QCOMPARE(assignments.WaitLast(6), (std::vector<std::uint64_t>{5, 6}));
     QCOMPARE(view.incarnation(), incarnation);
     QCOMPARE(next.registrations(), std::size_t{0});
   }
 
-  void Failover_NobodyLeadsForAWhile_IsFoundWithinASecond() {
+  void Failover_NobodyLeadsForAWhile_IsFoundSoon() {
     FakeNodeManager other;
     const Served other_served(other);
     manager_->Publish(5);
@@ -555,7 +558,7 @@ class NodeAgentTest : public QObject {
     const auto start = base::SystemClock().Now();
     other.Lead();
     QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 10000);
-    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QVERIFY(base::SystemClock().Now() - start < kPrompt);
     QCOMPARE(manager_->registrations() + other.registrations(), std::size_t{1});
   }
 
@@ -685,7 +688,7 @@ class NodeAgentTest : public QObject {
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     const auto start = base::SystemClock().Now();
     agent.Stop();
-    QVERIFY(base::SystemClock().Now() - start < seconds(1));
+    QVERIFY(base::SystemClock().Now() - start < kPrompt);
     QCOMPARE(manager_->deregistered(), std::vector<std::uint64_t>{view.incarnation()});
     QVERIFY(absl::IsCancelled(agent.WaitReady(seconds(10))));
   }
@@ -697,7 +700,7 @@ class NodeAgentTest : public QObject {
     agent.Start();
     const auto start = base::SystemClock().Now();
     agent.Stop();
-    QVERIFY(base::SystemClock().Now() - start < seconds(2));
+    QVERIFY(base::SystemClock().Now() - start < kPrompt);
   }
 
   void Incarnation_GrowsFromStartToStart() {

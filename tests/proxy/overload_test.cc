@@ -193,7 +193,7 @@ class OverloadTest : public QObject {
     unknown.mutable_costs(0)->set_samples(0);
     cluster.proxy.service.UpdateCapacity(unknown);
     v1::SubmitJobRequest request = Request();
-    request.mutable_deadline()->set_seconds(2);
+    request.mutable_deadline()->set_seconds(6);
     QVERIFY(cluster.proxy.Submit(request).ok() && cluster.proxy.Submit(request).ok());
     for (const char* id : {"db-1", "db-2"}) cluster.Kill(id);
     QVERIFY(Reason(cluster.proxy.Submit(request).status()) == "OVERLOADED");
@@ -281,7 +281,7 @@ class OverloadTest : public QObject {
 
   void Overload_TheTenantIsALabel() {
     ServedCluster cluster;
-    cluster.proxy.service.UpdateCapacity(Costs(0.4));
+    cluster.proxy.service.UpdateCapacity(Costs(3));
     v1::SubmitJobRequest greedy = Request(), modest = Request();
     (*greedy.mutable_labels())["tenant"] = "greedy";
     (*modest.mutable_labels())["tenant"] = "modest";

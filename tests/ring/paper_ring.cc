@@ -51,7 +51,6 @@ std::optional<PaperMessage> PaperConsumer::Poll() {
     fabric::StoreWord(memory_.data() + PaperLayout::kHead, seq_);
     fabric::StoreWord(memory_.data() + PaperLayout::kHead + 8, offset_);
     if (header.check == CheckOf(header)) return message;
-    ++discarded_;
   }
 }
 

@@ -44,13 +44,11 @@ class PaperConsumer {
   explicit PaperConsumer(std::span<std::byte> memory) : memory_(memory) {}
   /// The next message. Entries whose header has a wrong checksum are discarded.
   std::optional<PaperMessage> Poll();
-  [[nodiscard]] std::uint64_t discarded() const { return discarded_; }
 
  private:
   std::span<std::byte> memory_;
   std::uint64_t seq_ = 0;
   std::uint64_t offset_ = 0;
-  std::uint64_t discarded_ = 0;
 };
 
 /// Threading: one thread at a time.

@@ -69,7 +69,7 @@ struct State {
   int submit_answers_lost = 0;
   std::map<std::string, std::string> user_agents;
   bool hang = false, read_only = false, telemetry = true, stopping = false;
-  base::Duration delay{}, skew{};
+  base::Duration skew{};
   Status refusal;
 
   [[nodiscard]] std::int64_t NowMs() const {
@@ -103,8 +103,7 @@ struct SharedState {
     if (agent != context.client_metadata().end()) {
       state.user_agents[method].assign(agent->second.data(), agent->second.size());
     }
-    const base::MonotonicTime until = base::SystemClock().Now() + state.delay;
-    if (!Wait(lock, context, until, [] { return false; }))
+    if (!Wait(lock, context, base::SystemClock().Now(), [] { return true; }))
       return {grpc::StatusCode::UNAVAILABLE, "the server goes away"};
     if (!state.refusal.ok()) return state.refusal;
     if (const auto at = state.refusals.find(method); at != state.refusals.end()) return at->second;
@@ -672,9 +671,6 @@ v1::Job FakeCluster::job(const std::string& uid) const {
 void FakeCluster::SetElasticity(const v1::Elasticity& elasticity) {
   impl_->Set([&](State& state) { state.plans.elasticity = elasticity; });
 }
-void FakeCluster::SetPlans(const v1::ListPlansResponse& plans) {
-  impl_->Set([&](State& state) { state.plans.plans = plans; });
-}
 void FakeCluster::SetPrediction(const v1::Prediction& prediction) {
   impl_->Set([&](State& state) { state.plans.prediction = prediction; });
 }
@@ -735,9 +731,6 @@ void FakeCluster::Start() {
   impl_->Listen(impl_->address);
 }
 
-void FakeCluster::SetDelay(base::Duration delay) {
-  impl_->Set([&](State& state) { state.delay = delay; });
-}
 void FakeCluster::SetRevision(std::uint64_t revision) {
   impl_->Set([&](State& state) {
     state.cluster.set_revision(revision);

@@ -54,8 +54,6 @@ class FakeCluster {
   void FillJobs(int count);
   [[nodiscard]] v1::Job job(const std::string& uid) const;
   void SetElasticity(const v1::Elasticity& elasticity);
-  /// Sets the plans, newest first.
-  void SetPlans(const v1::ListPlansResponse& plans);
   /// Sets the prediction of every plan that is proposed or begun from now on.
   void SetPrediction(const v1::Prediction& prediction);
   /// Sets what the policy would do.
@@ -80,8 +78,6 @@ class FakeCluster {
   void Stop();
   /// Serves again at the same address.
   void Start();
-  /// Delays every answer.
-  void SetDelay(base::Duration delay);
   /// Sets the cluster's revision. It may be older than what was told.
   void SetRevision(std::uint64_t revision);
   void SetApiVersion(int version);

@@ -7,6 +7,7 @@
 #include <QDir>
 #include <QTemporaryDir>
 #include <QtTest>
+#include <functional>
 #include <future>
 #include <random>
 
@@ -102,9 +103,9 @@ class Node {
 // A stream to a replica, as a peer opens it.
 class Caller {
  public:
-  explicit Caller(const std::string& address)
+  explicit Caller(const std::string& address, base::Duration limit = kLimit)
       : stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address))) {
-    rpc::SetTimeout(context_, seconds(20));
+    rpc::SetTimeout(context_, limit);
     writer_ = stub_->Exchange(&context_, &response_);
   }
   void Say(const v1::ReplicaHello& hello) {
@@ -152,7 +153,7 @@ class ReplicatedLogTest : public QObject {
       Node& node = Add(absl::StrCat("nm-", i));
       node.options().seats = {first.seat(), {.name = node.options().name}};
       QVERIFY(node.Open().ok());
-      QVERIFY(Join(first, node));
+      QVERIFY(Join(node));
     }
   }
   // Adds nm-1 to nm-3 with seats that name each other, and addresses that stay. None is started.
@@ -178,16 +179,31 @@ class ReplicatedLogTest : public QObject {
              status.health_detail().find(detail) != std::string::npos;
     });
   }
-  // Adds a seat for an opened node and starts it. Returns true when the node occupies the seat.
-  static bool Join(Node& leader, Node& node) {
-    if (!Eventually(kLimit, [&] { return leader.log().AddSeat(node.seat()).ok(); })) return false;
-    if (!node.log().Start(node.address()).ok()) return false;
-    return Occupies(leader, node);
+  // Adds a seat for an opened node to the group of the first node and starts the opened node.
+  // Returns true when the node occupies the seat.
+  bool Join(Node& node) {
+    const auto add = [&](Node& member) { return member.log().AddSeat(node.seat()).ok(); };
+    if (!AtTheLeader(add) || !node.log().Start(node.address()).ok()) return false;
+    return Occupies(*nodes_[0], node);
   }
-  static bool Occupies(Node& leader, Node& node) {
+  // Tries until one of the running nodes does it. The leader may change at any time, and only the
+  // leader does what it is asked for.
+  bool AtTheLeader(const std::function<bool(Node&)>& attempt) {
+    return Eventually(kLimit, [&] {
+      return std::any_of(nodes_.begin(), nodes_.end(),
+                         [&](const auto& node) { return node->Leads() && attempt(*node); });
+    });
+  }
+  // Proposes the command to the group until it is known to be applied.
+  bool Propose(v1::Command command) {
+    static int requests = 0;
+    command.set_request_id(absl::StrCat("group", ++requests));
+    return AtTheLeader([&](Node& leader) { return leader.log().Propose(command).ok(); });
+  }
+  static bool Occupies(Node& member, Node& node) {
     return Eventually(kLimit, [&] {
       const std::uint64_t self = node.log().Status().replica();
-      const v1::ReplicaStatus status = leader.log().Status();
+      const v1::ReplicaStatus status = member.log().Status();
       for (const v1::Seat& seat : status.members().seats()) {
         if (seat.name() == node.options().name && seat.replica() == self) return true;
       }
@@ -204,6 +220,15 @@ class ReplicatedLogTest : public QObject {
     });
     if (!found) qFatal("nobody leads");
     return leader;
+  }
+  // Returns true once a follower refuses a command and names the node that leads.
+  bool FollowersNameTheirLeader() {
+    return AtTheLeader([&](Node& leader) {
+      const absl::Status refused =
+          OtherThan(leader).log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status();
+      return Reason(refused) == "NOT_LEADER" &&
+             base::GetReason(refused).metadata["leader"] == leader.address();
+    });
   }
   static std::uint64_t PlanRevision(Node& node) {
     std::uint64_t revision = 0;
@@ -281,21 +306,19 @@ class ReplicatedLogTest : public QObject {
 
   void Group_AppliesEverywhereAndNamesItsLeader() {
     MakeGroup(3);
-    Node& leader = *Leader();
-    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());
-    Node& follower = OtherThan(leader);
-    const absl::Status refused =
-        follower.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status();
-    QCOMPARE(Reason(refused), std::string("NOT_LEADER"));
-    QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
-    QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
+    QVERIFY(FollowersNameTheirLeader());
     // The lease comes only after the leader has watched the followers' clocks for a while.
-    QVERIFY(Eventually(kLimit, [&] { return leader.log().Status().lease(); }));
-    const v1::ReplicaStatus status = leader.log().Status();
+    v1::ReplicaStatus status;
+    QVERIFY(AtTheLeader([&](Node& leader) {
+      status = leader.log().Status();
+      return status.lease() && status.role() == v1::ReplicaStatus::LEADER;
+    }));
     QCOMPARE(status.members().seats_size(), 3);
-    QCOMPARE(status.role(), v1::ReplicaStatus::LEADER);
     QCOMPARE(status.progress_size(), 3);
+    Node& follower = OtherThan(*Leader());
+    QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
     QVERIFY(!status.cluster_id().empty());
     QCOMPARE(follower.log().cluster_id(), status.cluster_id());
     const v1::ListLogResponse log = follower.log().ListLog(0, 1000);
@@ -307,11 +330,10 @@ class ReplicatedLogTest : public QObject {
   void Group_SurvivesItsLeaderWhichCatchesUp() {
     MakeGroup(3);
     Node& first = *Leader();
-    QVERIFY(first.Propose(RegisterCommand(MakeNode("before", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("before", v1::PROXY))));
     first.End();
-    Node& second = *Leader();
-    QVERIFY(second.Knows("before"));
-    QVERIFY(second.Propose(RegisterCommand(MakeNode("after", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("after", v1::PROXY))));
+    QVERIFY(Leader()->Knows("before"));
     QVERIFY(first.Start().ok());
     QVERIFY(Eventually(kLimit, [&] { return first.Knows("after"); }));
     QVERIFY(AllEqual());
@@ -319,21 +341,20 @@ class ReplicatedLogTest : public QObject {
 
   void StepDown_HandsOver() {
     MakeGroup(3);
-    Node& first = *Leader();
-    QVERIFY(first.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
-    QVERIFY(Eventually(kLimit, [&] { return first.log().StepDown().ok(); }));
-    QVERIFY(Eventually(kLimit, [&] {
-      return std::any_of(nodes_.begin(), nodes_.end(),
-                         [&](const auto& node) { return node.get() != &first && node->Leads(); });
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    Node* first = nullptr;
+    QVERIFY(AtTheLeader([&](Node& leader) {
+      first = &leader;
+      return leader.log().StepDown().ok();
     }));
-    QVERIFY(!first.Leads());
-    QVERIFY(Leader()->Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    QVERIFY(AtTheLeader([&](Node& leader) { return &leader != first && !first->Leads(); }));
+    QVERIFY(Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
   }
 
   void WipedFollower_ComesBackAsANewReplicaInItsSeat() {
     MakeGroup(3);
     Node& leader = *Leader();
-    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     Node& lost = OtherThan(leader);
     const std::uint64_t old = lost.log().Status().replica();
     lost.End();
@@ -359,7 +380,7 @@ class ReplicatedLogTest : public QObject {
     Node& second = Add("nm-2");
     second.options().seats = {first.seat(), {.name = "nm-2"}};
     QVERIFY(second.Open().ok());
-    QVERIFY(Join(first, second));
+    QVERIFY(Join(second));
     QVERIFY(AllEqual());
     // Both are asked each time: a change of leader adds a slot, which the second may apply first.
     v1::ReplicaStatus ahead;
@@ -400,15 +421,14 @@ class ReplicatedLogTest : public QObject {
     MakeConfiguredGroup();
     nodes_[0]->options().bootstrap = true;
     for (const auto& node : nodes_) QVERIFY(node->Start().ok());
-    Node& leader = *Leader();
-    QVERIFY(leader.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     for (const auto& by : nodes_) {  // Every replica must know who occupies the seats.
       for (const auto& node : nodes_) QVERIFY(Occupies(*by, *node));
     }
     // One more command brings that to the disks, because `chosen` is written with the next batch.
-    QVERIFY(leader.Propose(RegisterCommand(MakeNode("r", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("r", v1::PROXY))));
     QVERIFY(AllEqual());
-    const std::uint64_t group = leader.log().Status().group();
+    const std::uint64_t group = nodes_[0]->log().Status().group();
     QVERIFY(group != 0);
     for (const auto& node : nodes_) node->End();
     Node& lost = *nodes_[0];
@@ -463,9 +483,8 @@ class ReplicatedLogTest : public QObject {
     MakeConfiguredGroup();
     nodes_[0]->options().bootstrap = true;
     for (const auto& node : nodes_) QVERIFY(node->Start().ok());
-    Node& first = *Leader();
-    QVERIFY(first.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
-    for (const auto& node : nodes_) QVERIFY(Occupies(first, *node));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    for (const auto& node : nodes_) QVERIFY(Occupies(*nodes_[0], *node));
     for (const auto& node : nodes_) node->End();
     for (const auto& node : nodes_) node->Move();
     MakeConfigured();
@@ -481,8 +500,7 @@ class ReplicatedLogTest : public QObject {
     };
     QVERIFY(knows(*nodes_[0]));
     QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
-    Node& leader = *Leader();
-    QVERIFY(leader.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
     for (const auto& node : nodes_) {
       QVERIFY(Eventually(kLimit, [&] {
         std::vector<std::string> seats;
@@ -491,9 +509,7 @@ class ReplicatedLogTest : public QObject {
         return seats == addresses && node->log().Addresses() == addresses;
       }));
     }
-    const absl::Status refused =
-        OtherThan(leader).log().Propose(RegisterCommand(MakeNode("r", v1::PROXY))).status();
-    QCOMPARE(base::GetReason(refused).metadata["leader"], leader.address());
+    QVERIFY(FollowersNameTheirLeader());
   }
 
   // A new group was begun under the old cluster name, and a disk of the old group comes back.
@@ -504,9 +520,9 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(first.WaitUntilLeading());
     old.options().seats = {first.seat(), {.name = "nm-2"}};
     QVERIFY(old.Open().ok());
-    QVERIFY(Join(first, old));
+    QVERIFY(Join(old));
     for (int i = 0; i < 50; ++i)
-      QVERIFY(Leader()->Propose(RegisterCommand(MakeNode(absl::StrCat("old", i), v1::PROXY))));
+      QVERIFY(Propose(RegisterCommand(MakeNode(absl::StrCat("old", i), v1::PROXY))));
     first.End();
     old.End();
     first.Wipe();
@@ -585,7 +601,7 @@ class ReplicatedLogTest : public QObject {
     // The second speaker is a duplicate only once the first has been heard.
     hello.set_boot(2);
     QVERIFY(Eventually(kLimit, [&] {
-      Caller caller(node.address());
+      Caller caller(node.address(), base::Scaled(seconds(2)));
       caller.Say(hello);
       first.Say(good);
       return Reason(caller.Finish()) == reason.toStdString();
@@ -642,7 +658,7 @@ class ReplicatedLogTest : public QObject {
       paxos::Writes writes;
       writes.install = std::make_shared<const paxos::Snapshot>(std::move(snapshot));
       writes.promise = true;
-      writes.promised = {1000, 1};
+      writes.promised = {1000, paxos::ReplicaId{1}};
       QVERIFY((*store)->Commit(writes).ok());
     }
     QVERIFY(node.Start().ok());
@@ -677,28 +693,29 @@ class ReplicatedLogTest : public QObject {
     older.options().paxos.version = 1;
     older.options().seats = {newer.seat(), {.name = "nm-2"}};
     QVERIFY(older.Open().ok());
-    QVERIFY(Join(newer, older));
+    QVERIFY(Join(older));
     newer.End();
     newer.options().paxos.version = kCommandVersion;
     QVERIFY(newer.Start().ok());
-    QVERIFY(Eventually(kLimit, [&] {
-      if (!newer.Leads()) older.log().StepDown().IgnoreError();
-      return newer.Leads();
-    }));
     v1::Command hold;
     hold.mutable_set_hold()->set_active(true);
     hold.mutable_set_hold()->set_actor("operator:ann");
-    const absl::Status refused = newer.log().Propose(hold).status();
+    absl::Status refused;
+    QVERIFY(Eventually(kLimit, [&] {
+      if (!newer.Leads()) older.log().StepDown().IgnoreError();
+      refused = newer.log().Propose(hold).status();
+      return Reason(refused) != "NOT_LEADER";
+    }));
     QCOMPARE(refused.code(), absl::StatusCode::kUnavailable);
     QCOMPARE(Reason(refused), std::string("OLD_REPLICA"));
     // This command is proposed as version 1.
-    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());
     QCOMPARE(PlanRevision(newer), std::uint64_t{0});
     older.End();
     older.options().paxos.version = kCommandVersion;
     QVERIFY(older.Start().ok());
-    QVERIFY(Leader()->Propose(hold));
+    QVERIFY(Propose(hold));
     QVERIFY(AllEqual());
     QVERIFY(PlanRevision(newer) > 0);
     QVERIFY(older.Knows("p"));
@@ -713,9 +730,9 @@ class ReplicatedLogTest : public QObject {
     older.options().paxos.version = kCommandVersion + 1;
     older.options().seats = {newer.seat(), {.name = "nm-2"}};
     QVERIFY(older.Open().ok());
-    QVERIFY(Join(newer, older));
+    QVERIFY(Join(older));
     // This command is proposed as the newer version.
-    QVERIFY(newer.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    QVERIFY(Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
     QVERIFY(AllEqual());
     older.End();
     older.options().paxos.version = kCommandVersion;  // The operator goes back to the old program.
