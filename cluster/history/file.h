@@ -2,8 +2,8 @@
 // Internal to cluster/history.
 //
 // Ownership: statements must be destroyed before their File.
-// Threading: one thread at a time uses a File (as in cluster/sqlite). FileLock and the free functions
-// have no such limit.
+// Threading: one thread at a time uses a File (as in cluster/sqlite). FileLock and the free
+// functions have no such limit.
 // Errors of File: FAILED_PRECONDITION (FOREIGN_FILE, OLDER_FORMAT, NEWER_FORMAT), DATA_LOSS
 // (DAMAGED), RESOURCE_EXHAUSTED (DISK_LOW), NOT_FOUND (NO_FILE), PERMISSION_DENIED and UNAVAILABLE
 // (FILE_FAILED).

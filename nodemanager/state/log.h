@@ -27,7 +27,8 @@ class Log {
   /// Makes the command durable, applies it, and returns what it did. An OK status may carry a
   /// refusal by the state machine; ToStatus() tells.
   ///
-  /// Blocking: waits for the disks of a majority, at most for ReplicatedLogOptions::propose_timeout.
+  /// Blocking: waits for the disks of a majority, at most for
+  /// ReplicatedLogOptions::propose_timeout.
   /// Errors: after these the command is not applied: UNAVAILABLE (NOT_LEADER, with metadata
   /// "leader", host:port, when the leader is known; OLD_REPLICA: some voter may not know this kind
   /// of command), RESOURCE_EXHAUSTED (LOG_BUSY), INVALID_ARGUMENT (COMMAND_TOO_LARGE,

@@ -354,7 +354,12 @@ class GuiAppHistoryTest : public QObject {
     const auto desk = std::dynamic_pointer_cast<RecordingService>(window->shown_cluster().desk());
     QVERIFY(desk != nullptr);
     QTRY_VERIFY_WITH_TIMEOUT(!desk->WantedPath().empty(), kDeadlineMs);
-    QTest::qWait(1200);  // The window looks every 500 ms. From then on its question waits in line.
+    // The window looks every 500 ms, so it has asked when a longer timer that begins now fires. Its
+    // question waits in line.
+    QTimer longer;
+    QSignalSpy fired(&longer, &QTimer::timeout);
+    longer.start(600);
+    QVERIFY(fired.wait(kDeadlineMs));
     window->OpenRecording(folder.filePath(QStringLiteral("nothing.onepiece-recording")));
     go.release();
     QTRY_VERIFY_WITH_TIMEOUT(window->shown_cluster().recording() != nullptr, kDeadlineMs);
