@@ -47,6 +47,31 @@ struct StrongId {
   friend constexpr auto operator<=>(const StrongId&, const StrongId&) = default;
 };
 
+/// A strong id that counts, such as a place in a log: `using Slot = Ordinal<struct SlotTag>`. A
+/// place plus or minus a number of places is a place, and the difference of two places is a number.
+/// Two places have no sum. Arithmetic wraps around, as that of std::uint64_t does.
+template <typename Tag>
+struct Ordinal {
+  constexpr Ordinal() = default;
+  explicit constexpr Ordinal(std::uint64_t from) : value(from) {}
+  std::uint64_t value{};
+  constexpr Ordinal& operator++() {
+    ++value;
+    return *this;
+  }
+  friend constexpr Ordinal operator+(Ordinal from, std::uint64_t count) {
+    return Ordinal(from.value + count);
+  }
+  friend constexpr Ordinal operator-(Ordinal from, std::uint64_t count) {
+    return Ordinal(from.value - count);
+  }
+  /// How many places `to` is after `from`.
+  friend constexpr std::uint64_t operator-(Ordinal to, Ordinal from) {
+    return to.value - from.value;
+  }
+  friend constexpr auto operator<=>(const Ordinal&, const Ordinal&) = default;
+};
+
 /// `count` bytes from the system's random source.
 void FillRandom(void* out, std::size_t count);
 /// 64 bits from the system's random source, never 0.
@@ -63,5 +88,12 @@ template <typename Tag, typename Value>
 struct std::hash<onepiece::base::StrongId<Tag, Value>> {
   std::size_t operator()(onepiece::base::StrongId<Tag, Value> id) const noexcept {
     return std::hash<Value>()(id.value);
+  }
+};
+
+template <typename Tag>
+struct std::hash<onepiece::base::Ordinal<Tag>> {
+  std::size_t operator()(onepiece::base::Ordinal<Tag> place) const noexcept {
+    return std::hash<std::uint64_t>()(place.value);
   }
 };

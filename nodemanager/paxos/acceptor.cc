@@ -146,7 +146,8 @@ void Acceptor::TakeSnapshot(Slot index, std::shared_ptr<const std::string> state
   }
   snapshot_ = std::move(snapshot);
   out.writes.install = snapshot_;
-  if (index > keep && index - keep >= log_.first()) {
+  // The log began at or before the slot after the last snapshot, so `index` is not before it.
+  if (index - log_.first() >= keep) {
     log_.DropThrough(index - keep);
     out.writes.drop_through = std::max(out.writes.drop_through, index - keep);
   }

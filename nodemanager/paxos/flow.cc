@@ -56,11 +56,12 @@ void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
     // An Accept that was open before may be missing from in_flight, because an answer in the same
     // batch may have cleared that.
     if (accept.entries.empty() || peer.in_flight.empty()) {
-      peer.in_flight.push_back({0, accept.sent});
+      peer.in_flight.push_back({Slot{}, accept.sent});
     }
     while (peer.next <= lead.proposed && peer.open_bytes < kAcceptBytes &&
            accept.entries.size() < kAcceptEntries) {
-      accept.entries.push_back(acceptor.log().At(peer.next++).entry);
+      accept.entries.push_back(acceptor.log().At(peer.next).entry);
+      ++peer.next;
       peer.open_bytes += accept.entries.back().bytes();
     }
     peer.in_flight.back().last = peer.next - 1;
@@ -72,7 +73,7 @@ void Replica::Impl::SendTo(Peer& peer, Time now, bool heartbeat, Outputs& out) {
 bool Replica::Impl::SendSnapshot(Peer& peer, Time now, Outputs& out) {
   // A large snapshot takes its time. It is sent again only after an answer showed that it did not
   // arrive, and after election_max.
-  if (peer.snapshot != 0 &&
+  if (peer.snapshot != Slot{} &&
       !(peer.snapshot_missed && now - peer.snapshot_sent >= options.election_max))
     return false;
   peer.snapshot = acceptor.snapshot()->index;
@@ -98,9 +99,9 @@ void Replica::Impl::Progressed(Peer& peer, Slot match, Time sent) {
   }
   peer.at = std::max(peer.at, match);
   peer.match = std::max(peer.match, peer.at);
-  if (peer.snapshot != 0) {
+  if (peer.snapshot != Slot{}) {
     if (peer.at >= peer.snapshot) {
-      peer.snapshot = 0;
+      peer.snapshot = {};
     } else if (sent > peer.snapshot_sent) {
       peer.snapshot_missed = true;
     }

@@ -31,7 +31,7 @@ T Reached(std::array<T, N>& values, std::size_t count, std::size_t quorum) {
 // `handed` counts too: a leader that is ready answers reads from its state machine, which must have
 // been given all that earlier leaders may have chosen.
 bool Replica::Impl::IsReady() const {
-  return IsLeader() && lead.ready_slot != 0 && acceptor.chosen() >= lead.ready_slot &&
+  return IsLeader() && lead.ready_slot != Slot{} && acceptor.chosen() >= lead.ready_slot &&
          handed >= lead.ready_slot;
 }
 
@@ -39,7 +39,7 @@ absl::StatusOr<Slot> Replica::Impl::Propose(Time now, LogEntry entry, Outputs& o
   if (!IsReady()) return NotLeader();
   // Nothing is proposed after a change of members until the change is chosen, because it decides
   // who votes on what follows.
-  const bool changing = lead.change_slot != 0 && !Is(Mutant::kMembersOverlap);
+  const bool changing = lead.change_slot != Slot{} && !Is(Mutant::kMembersOverlap);
   if (changing || lead.proposed - acceptor.chosen() >= options.window_slots ||
       lead.open_bytes >= options.window_bytes) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
@@ -124,9 +124,9 @@ void Replica::Impl::TryChoose(Time now, Outputs& out) {
 // on a change that is now chosen.
 void Replica::Impl::AfterChosen(Time now, Outputs& out) {
   if (lead.change && acceptor.chosen() == lead.proposed) return AppendChange(now, out);
-  if (lead.change_slot == 0 || acceptor.chosen() < lead.change_slot) return;
+  if (lead.change_slot == Slot{} || acceptor.chosen() < lead.change_slot) return;
   const bool recovered = lead.recovers_change;
-  lead.change_slot = 0;
+  lead.change_slot = {};
   lead.recovers_change = false;
   // This leader may be the only one that knows a recovered change to be chosen. It tells the others
   // before it stops leading, because those that can lead may need its vote until they know.

@@ -96,7 +96,7 @@ void Replica::Impl::FillSeats(Time now, Outputs& out) {
   std::erase_if(peers, [&](const Peer& peer) {
     return !peer.votes && now - peer.heard > kForgetLearnerAfter * options.election_max;
   });
-  if (!IsReady() || lead.change_slot != 0) return;
+  if (!IsReady() || lead.change_slot != Slot{}) return;
   const Seat* own = members().Find(id());
   if (own != nullptr && !options.address.empty() && own->address != options.address) {
     Members after = members();
@@ -163,7 +163,7 @@ absl::StatusOr<Slot> Replica::Impl::Change(Time now, Members after, Outputs& out
     return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
                            "this replica does not lead: ask the leader");
   }
-  if (lead.change_slot != 0 && !Is(Mutant::kMembersOverlap)) {
+  if (lead.change_slot != Slot{} && !Is(Mutant::kMembersOverlap)) {
     return Refused("MEMBERS_CHANGING", "another change of members is under way: try again");
   }
   // From here Propose() refuses, so change_slot stays free until all slots before it are chosen.

@@ -13,7 +13,7 @@ namespace onepiece::paxos {
 /// 9.6).
 struct PreVote {
   Ballot ballot;    ///< The ballot that the sender would use.
-  Slot chosen = 0;  ///< The sender knows slots up to it to be chosen.
+  Slot chosen;      ///< The sender knows slots up to it to be chosen.
   Ballot released;  ///< See Prepare.
 };
 
@@ -21,13 +21,13 @@ struct PreVoteReply {
   Ballot ballot;  ///< The PreVote's.
   bool granted = false;
   Ballot promised;  ///< What the sender has promised.
-  Slot chosen = 0;  ///< The sender knows slots up to it to be chosen.
+  Slot chosen;      ///< The sender knows slots up to it to be chosen.
 };
 
 /// Phase 1a for all slots after `chosen` (Lamport, Paxos Made Simple, 2.2 and 3).
 struct Prepare {
   Ballot ballot;
-  Slot chosen = 0;
+  Slot chosen;
   /// The ballot of a leader that gave up its lease and asked the sender to lead. A lease that was
   /// granted to this ballot no longer binds.
   Ballot released;
@@ -40,7 +40,7 @@ struct Promise {
   Ballot ballot;  ///< The Prepare's.
   bool granted = false;
   Ballot promised;
-  Slot chosen = 0;
+  Slot chosen;
   std::vector<AcceptedEntry> accepted;
 };
 
@@ -48,9 +48,9 @@ struct Promise {
 /// be empty), and tells what is chosen.
 struct Accept {
   Ballot ballot;
-  Slot first = 1;
+  Slot first = kFirstSlot;
   std::vector<LogEntry> entries;
-  Slot chosen = 0;
+  Slot chosen;
   Time sent{};  ///< The leader's clock. The answer echoes it.
 };
 
@@ -61,7 +61,7 @@ struct Accepted {
   Ballot ballot;  ///< The Accept's.
   bool granted = false;
   Ballot promised;
-  Slot match = 0;
+  Slot match;
   Time sent{};                ///< The Accept's.
   Time local{};               ///< The sender's clock. The leader measures its drift.
   std::uint32_t version = 0;  ///< Highest LogEntry::version that the sender can apply.
@@ -80,7 +80,7 @@ struct InstallSnapshot {
 /// seat, or when its seat has another address than its own.
 struct Join {
   std::string name, address;
-  Slot match = 0;
+  Slot match;
   std::uint32_t version = 0;
 };
 

@@ -53,7 +53,7 @@ struct SanityOf {
                        [](const AcceptedEntry& e) { return IsSane(e.entry); });
   }
   bool operator()(const Accept& m) const {
-    return IsSane(m.ballot, from) && m.first >= 1 && m.first < kMaxCount &&
+    return IsSane(m.ballot, from) && m.first >= kFirstSlot && m.first < kSlotLimit &&
            std::all_of(m.entries.begin(), m.entries.end(),
                        [](const LogEntry& e) { return IsSane(e); });
   }
@@ -61,7 +61,7 @@ struct SanityOf {
     return IsSane(m.ballot, to) && m.promised.round < kMaxCount;
   }
   bool operator()(const InstallSnapshot& m) const {
-    return IsSane(m.ballot, from) && m.snapshot && m.snapshot->index < kMaxCount &&
+    return IsSane(m.ballot, from) && m.snapshot && m.snapshot->index < kSlotLimit &&
            IsSane(m.snapshot->members);
   }
   bool operator()(const Join& m) const {
@@ -166,8 +166,8 @@ void Replica::Impl::HearLeader(Time now, ReplicaId from, Ballot ballot, Outputs&
 void Replica::Impl::Answer(Time now, ReplicaId to, Ballot ballot, Time sent, Outputs& out) const {
   const bool granted = ballot >= acceptor.promised() || Is(Mutant::kAcceptLowerBallot);
   Send(to,
-       Accepted{ballot, granted, acceptor.promised(), granted ? acceptor.match() : 0, sent, now,
-                options.version},
+       Accepted{ballot, granted, acceptor.promised(), granted ? acceptor.match() : Slot{}, sent,
+                now, options.version},
        out);
 }
 
@@ -209,11 +209,11 @@ DurableState Replica::Bootstrap(ReplicaId replica, Members seats, const std::str
   DurableState state;
   state.replica = replica;
   state.snapshot.members = seats;
-  state.chosen = 1;
+  state.chosen = kFirstSlot;
   LogEntry first;
   first.kind = LogEntry::Kind::kMembers;
   first.members = std::move(seats);
-  state.log.push_back({1, Ballot{}, std::move(first)});
+  state.log.push_back({kFirstSlot, Ballot{}, std::move(first)});
   return state;
 }
 

@@ -44,7 +44,7 @@ struct ReplicaOptions {
 enum class Role : std::uint8_t { kLearner, kFollower, kCandidate, kLeader };
 
 struct ChosenEntry {
-  Slot slot = 0;
+  Slot slot;
   LogEntry entry;
 };
 
@@ -71,7 +71,7 @@ struct Progress {
   ReplicaId replica;
   std::string name, address;
   bool votes = false;
-  Slot match = 0;
+  Slot match;
   std::uint32_t version = 0;
   std::optional<Time> heard;  ///< When the leader sent what the replica answered last.
   bool drifts = false;        ///< Its clock is outside ReplicaOptions::max_drift.

@@ -24,6 +24,7 @@ namespace onepiece::paxos {
 /// Slots and rounds of this size or more are ignored, so that none overflows. No honest replica
 /// comes near.
 inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62;
+inline constexpr Slot kSlotLimit{kMaxCount};
 /// An Accept that holds this much takes no more entries. The first entry always fits.
 inline constexpr std::size_t kAcceptBytes = 1 << 20, kAcceptEntries = 1024;
 /// How many Accepts may be on their way to one peer. More wait for answers.
@@ -33,24 +34,24 @@ inline constexpr std::size_t kMaxInFlight = 64;
 struct Peer {
   /// An Accept that has not been answered.
   struct InFlight {
-    Slot last = 0;  ///< Its last slot.
+    Slot last;  ///< Its last slot.
     Time sent;
   };
   ReplicaId id;
   std::string name, address;
   bool votes = false;
   /// The highest `match` that it answered. The leader counts it, because a peer keeps what it has.
-  Slot match = 0;
+  Slot match;
   /// The newest `match` that it answered. The leader goes on sending from there. A peer that starts
   /// anew may name a lower one than before.
-  Slot at = 0;
+  Slot at;
   std::optional<Time> newest;  ///< When the leader asked for `at`.
-  Slot next = 1;               ///< The next slot to send.
+  Slot next = kFirstSlot;      ///< The next slot to send.
   bool probing = true;         ///< `at` is a guess until it answers: one Accept at a time.
   std::deque<InFlight> in_flight;
   /// Index in Outputs::early of its last Accept, if that is still there, and the bytes in it.
   std::size_t open = 0, open_bytes = 0;
-  Slot snapshot = 0;  ///< Index of the snapshot that is on its way, or 0.
+  Slot snapshot;  ///< Index of the snapshot that is on its way, or 0.
   Time snapshot_sent;
   bool snapshot_missed = false;  ///< It answered something later and did not have the snapshot.
   /// When the leader sent what the peer answered last; before the first answer, when the leader
@@ -66,7 +67,7 @@ struct Peer {
 struct Candidacy {
   struct Vote {
     ReplicaId replica;
-    Slot chosen = 0;
+    Slot chosen;
   };
   Ballot ballot;
   bool prepared = false;  ///< True in phase 1, false in the pre-vote.
@@ -82,12 +83,12 @@ struct Leadership {
   std::vector<Peer> peers;  ///< All but itself: voters in the order of seats, then learners.
   Time since;
   Time heartbeat_at;
-  Slot own_match = 0;  ///< Slots up to it are durable on its own disk.
+  Slot own_match;  ///< Slots up to it are durable on its own disk.
   Time own_lease_sent;
-  Slot proposed = 0;             ///< Last slot that was proposed at `ballot`.
+  Slot proposed;                 ///< Last slot that was proposed at `ballot`.
   std::size_t open_bytes = 0;    ///< Bytes proposed and not yet chosen.
-  Slot ready_slot = 0;           ///< The slot of its first no-op, or 0 before it is proposed.
-  Slot change_slot = 0;          ///< The slot of an unchosen change of members, or 0.
+  Slot ready_slot;               ///< The slot of its first no-op, or 0 before it is proposed.
+  Slot change_slot;              ///< The slot of an unchosen change of members, or 0.
   bool recovers_change = false;  ///< An earlier leader proposed the change at change_slot.
   /// A change that is not proposed yet, because not all slots before change_slot are chosen.
   std::optional<Members> change;

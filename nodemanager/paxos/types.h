@@ -17,8 +17,9 @@ namespace onepiece::paxos {
 /// made. A replica that lost its disk comes back under another id, so it cannot vote against
 /// promises that it forgot. The default, 0, means no replica.
 using ReplicaId = base::StrongId<struct ReplicaIdTag>;
-/// A place in the log. The first is 1.
-using Slot = std::uint64_t;
+/// A place in the log. The default, 0, is before all slots, and means no slot.
+using Slot = base::Ordinal<struct SlotTag>;
+inline constexpr Slot kFirstSlot{1};
 /// A replica's own monotonic time (CLOCK_BOOTTIME), which goes on while the machine is suspended.
 /// Nobody compares the times of two replicas; only durations are compared.
 using Time = base::MonotonicTime;
@@ -74,14 +75,14 @@ struct LogEntry {
 
 /// An entry as an acceptor holds it: with its slot and the ballot at which it was accepted.
 struct AcceptedEntry {
-  Slot slot = 0;
+  Slot slot;
   Ballot ballot;
   LogEntry entry;
 };
 
 /// The state after all slots up to `index`. Only the state machine understands `state`.
 struct Snapshot {
-  Slot index = 0;
+  Slot index;
   Members members;  ///< In force for slot index + 1.
   std::shared_ptr<const std::string> state;
 };
@@ -94,7 +95,7 @@ struct DurableState {
   Snapshot snapshot;
   /// Slots up to this one were known to be chosen when it was written. More may be chosen by now.
   /// It is >= snapshot.index.
-  Slot chosen = 0;
+  Slot chosen;
   /// The entries ascend by slot without gaps. The first slot is <= snapshot.index + 1. Slots up to
   /// snapshot.index may be kept to feed peers that lag.
   std::vector<AcceptedEntry> log;
@@ -106,8 +107,8 @@ struct Writes {
   Ballot promised;
   std::vector<AcceptedEntry> accepted;      ///< They replace what their slots held.
   std::shared_ptr<const Snapshot> install;  ///< Replaces the snapshot.
-  Slot drop_through = 0;                    ///< Nobody needs log slots <= this any more.
-  Slot chosen = 0;                          ///< Raises DurableState::chosen.
+  Slot drop_through;                        ///< Nobody needs log slots <= this any more.
+  Slot chosen;                              ///< Raises DurableState::chosen.
   /// True when `chosen` covers a change of members. Voters that found only the older members after
   /// a restart would ask for the votes of replicas that have gone.
   bool members_changed = false;

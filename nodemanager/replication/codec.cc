@@ -40,7 +40,8 @@ absl::StatusOr<Ballot> DecodeBallot(const v1::Ballot& ballot, std::string_view f
   return DecodeAnyBallot(ballot, field);
 }
 
-absl::StatusOr<Slot> DecodeSlot(std::uint64_t slot, std::string_view field) {
+absl::StatusOr<Slot> DecodeSlot(std::uint64_t encoded, std::string_view field) {
+  const Slot slot{encoded};
   if (slot > kMaxSlot) return Bad(field, "a slot that nobody can have reached");
   return slot;
 }
@@ -60,7 +61,7 @@ std::shared_ptr<const std::string> Take(std::string* bytes) {
 void Encode(const paxos::PreVote& from, v1::ReplicaMessage& out) {
   v1::PreVote& to = *out.mutable_pre_vote();
   EncodeBallot(from.ballot, to.mutable_ballot());
-  to.set_chosen(from.chosen);
+  to.set_chosen(from.chosen.value);
   EncodeBallot(from.released, to.mutable_released());
 }
 
@@ -76,7 +77,7 @@ void Encode(const paxos::PreVoteReply& from, v1::ReplicaMessage& out) {
   EncodeBallot(from.ballot, to.mutable_ballot());
   to.set_granted(from.granted);
   EncodeBallot(from.promised, to.mutable_promised());
-  to.set_chosen(from.chosen);
+  to.set_chosen(from.chosen.value);
 }
 
 absl::Status Decode(v1::PreVoteReply& from, paxos::PreVoteReply& to) {
@@ -91,7 +92,7 @@ absl::Status Decode(v1::PreVoteReply& from, paxos::PreVoteReply& to) {
 void Encode(const paxos::Prepare& from, v1::ReplicaMessage& out) {
   v1::Prepare& to = *out.mutable_prepare();
   EncodeBallot(from.ballot, to.mutable_ballot());
-  to.set_chosen(from.chosen);
+  to.set_chosen(from.chosen.value);
   EncodeBallot(from.released, to.mutable_released());
 }
 
@@ -107,10 +108,10 @@ void Encode(const paxos::Promise& from, v1::ReplicaMessage& out) {
   EncodeBallot(from.ballot, to.mutable_ballot());
   to.set_granted(from.granted);
   EncodeBallot(from.promised, to.mutable_promised());
-  to.set_chosen(from.chosen);
+  to.set_chosen(from.chosen.value);
   for (const paxos::AcceptedEntry& accepted : from.accepted) {
     v1::AcceptedLogEntry& entry = *to.add_accepted();
-    entry.set_slot(accepted.slot);
+    entry.set_slot(accepted.slot.value);
     EncodeBallot(accepted.ballot, entry.mutable_ballot());
     EncodeEntry(accepted.entry, entry.mutable_entry());
   }
@@ -123,7 +124,7 @@ absl::Status Decode(v1::Promise& from, paxos::Promise& to) {
   ONEPIECE_ASSIGN_OR_RETURN(to.chosen, DecodeSlot(from.chosen(), "promise.chosen"));
   if (from.accepted_size() > kMaxEntries) return Bad("promise.accepted", "too many entries");
   to.accepted.reserve(static_cast<std::size_t>(from.accepted_size()));
-  Slot last = 0;
+  Slot last;
   for (v1::AcceptedLogEntry& accepted : *from.mutable_accepted()) {
     paxos::AcceptedEntry& entry = to.accepted.emplace_back();
     ONEPIECE_ASSIGN_OR_RETURN(entry.slot, DecodeSlot(accepted.slot(), "promise.accepted.slot"));
@@ -140,16 +141,16 @@ absl::Status Decode(v1::Promise& from, paxos::Promise& to) {
 void Encode(const paxos::Accept& from, v1::ReplicaMessage& out) {
   v1::Accept& to = *out.mutable_accept();
   EncodeBallot(from.ballot, to.mutable_ballot());
-  to.set_first(from.first);
+  to.set_first(from.first.value);
   for (const paxos::LogEntry& entry : from.entries) EncodeEntry(entry, to.add_entries());
-  to.set_chosen(from.chosen);
+  to.set_chosen(from.chosen.value);
   to.set_sent_ns(ToNs(from.sent));
 }
 
 absl::Status Decode(v1::Accept& from, paxos::Accept& to) {
   ONEPIECE_ASSIGN_OR_RETURN(to.ballot, DecodeBallot(from.ballot(), "accept.ballot"));
   ONEPIECE_ASSIGN_OR_RETURN(to.first, DecodeSlot(from.first(), "accept.first"));
-  if (to.first == 0) return Bad("accept.first", "missing");
+  if (to.first == Slot{}) return Bad("accept.first", "missing");
   if (from.entries_size() > kMaxEntries) return Bad("accept.entries", "too many entries");
   to.entries.reserve(static_cast<std::size_t>(from.entries_size()));
   for (v1::LogEntry& entry : *from.mutable_entries()) {
@@ -166,7 +167,7 @@ void Encode(const paxos::Accepted& from, v1::ReplicaMessage& out) {
   EncodeBallot(from.ballot, to.mutable_ballot());
   to.set_granted(from.granted);
   EncodeBallot(from.promised, to.mutable_promised());
-  to.set_match(from.match);
+  to.set_match(from.match.value);
   to.set_sent_ns(ToNs(from.sent));
   to.set_local_ns(ToNs(from.local));
   to.set_version(from.version);
@@ -206,7 +207,7 @@ void Encode(const paxos::Join& from, v1::ReplicaMessage& out) {
   v1::Join& to = *out.mutable_join();
   to.set_name(from.name);
   to.set_address(from.address);
-  to.set_match(from.match);
+  to.set_match(from.match.value);
   to.set_version(from.version);
 }
 
@@ -333,7 +334,7 @@ absl::StatusOr<paxos::Members> DecodeSeats(
 }
 
 void EncodeSnapshot(const paxos::Snapshot& snapshot, v1::LogSnapshot* out) {
-  out->set_index(snapshot.index);
+  out->set_index(snapshot.index.value);
   EncodeSeats(snapshot.members, out->mutable_seats());
   if (snapshot.state != nullptr) out->set_state(*snapshot.state);
 }

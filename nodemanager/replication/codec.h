@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxPayloadBytes = 8 << 20;  ///< The size of one c
 /// size.
 inline constexpr std::size_t kMaxSnapshotBytes = 64 << 20;
 inline constexpr std::size_t kMaxNameBytes = 255;  ///< For a seat's name, and for its address.
-inline constexpr std::uint64_t kMaxSlot = std::uint64_t{1} << 62;
+inline constexpr paxos::Slot kMaxSlot{std::uint64_t{1} << 62};
 inline constexpr std::uint64_t kMaxRound = std::uint64_t{1} << 62;
 
 // All functions are thread-safe; none blocks.

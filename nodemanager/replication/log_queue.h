@@ -22,8 +22,8 @@ namespace onepiece::nodemanager {
 
 /// Something that a caller asks of the replica. The log's thread does it.
 struct LogRequest {
-  /// Begins the request on the log's thread. Returns the slot whose entry answers the request. 0
-  /// means that it is answered when all that it did is durable.
+  /// Begins the request on the log's thread. Returns the slot whose entry answers the request. No
+  /// slot means that it is answered when all that it did is durable.
   std::function<absl::StatusOr<paxos::Slot>(paxos::Replica&, paxos::Time, paxos::Outputs&)> begin;
   std::shared_ptr<const std::string> payload;  ///< The command's bytes, or null.
   bool appends = false;                        ///< It waits while the log has no room.

@@ -25,7 +25,7 @@ constexpr base::Duration kBackoffMax = std::chrono::seconds(2);
 constexpr std::size_t kTailSlots = 1000;
 // A replica that applies nothing cannot shorten its log. It stores at most this many slots, and
 // then lags until the leader has shortened its own log and sends its snapshot.
-constexpr paxos::Slot kMaxHaltedSlots = 1 << 16;
+constexpr std::uint64_t kMaxHaltedSlots = 1 << 16;
 // At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
@@ -60,12 +60,12 @@ absl::Status ReplicaDriver::Open() {
   ONEPIECE_RETURN_IF_ERROR(CheckIdentity());
   state_ = store_->TakeState();
   const paxos::Snapshot& snapshot = state_->snapshot;
-  if (snapshot.index == 0 || snapshot.state == nullptr || snapshot.state->empty())
+  if (snapshot.index == paxos::Slot{} || snapshot.state == nullptr || snapshot.state->empty())
     return absl::OkStatus();
   const base::MutexLock machine_lock(machine_mutex_);
   const absl::Status status = machine_.Restore(*snapshot.state);
   if (base::GetReason(status).reason == "NEWER_VERSION") {
-    SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index));
+    SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index.value));
     return absl::OkStatus();
   }
   if (!status.ok()) return base::Annotate(status, options_.data_dir);
@@ -349,7 +349,7 @@ void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) 
   } else if (!slot.ok()) {
     request->answer.set_value(
         base::GetReason(slot.status()).reason == "NOT_LEADER" ? NotLeader(View()) : slot.status());
-  } else if (*slot == 0) {
+  } else if (*slot == paxos::Slot{}) {
     begun_.push_back(std::move(request));
   } else {
     waiting_.emplace(*slot, std::move(request));
@@ -441,7 +441,7 @@ void ReplicaDriver::TakeDueSnapshot() {
   {
     const base::MutexLock lock(replica_mutex_);
     const auto& snapshot = replica_->snapshot();
-    if (applied_ < (snapshot ? snapshot->index : 0) + options_.snapshot_every) return;
+    if (applied_ < (snapshot ? snapshot->index : paxos::Slot{}) + options_.snapshot_every) return;
   }
   // The state is serialised before the replica is locked, so that callers need not wait for that.
   std::shared_ptr<const std::string> state = SerializeState();
@@ -463,7 +463,7 @@ void ReplicaDriver::Apply() {
       if (halted_ || !newer.empty()) break;
       v1::CommandResult result;
       if (!ApplyEntry(chosen.entry, result)) {
-        newer = absl::StrCat("slot ", chosen.slot, " (version ", chosen.entry.version, ")");
+        newer = absl::StrCat("slot ", chosen.slot.value, " (version ", chosen.entry.version, ")");
         break;
       }
       applied_ = chosen.slot;
@@ -487,7 +487,7 @@ void ReplicaDriver::Apply() {
 
 std::string ReplicaDriver::Restore(const paxos::Snapshot& snapshot) {
   if (!machine_.Restore(*snapshot.state).ok())
-    return absl::StrCat("the snapshot of slot ", snapshot.index);
+    return absl::StrCat("the snapshot of slot ", snapshot.index.value);
   applied_ = snapshot.index;
   return "";
 }
@@ -576,7 +576,7 @@ void ReplicaDriver::Recover(const std::stop_token& stop) {
   if (halted_) replica_->RefuseToLead(BootNow(), out_);
   health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
   health_detail_ = newer_;
-  spdlog::info("op=disk_opened applied={}", applied_.load());
+  spdlog::info("op=disk_opened applied={}", applied_.load().value);
 }
 
 // Requests that wait for a slot or for the disk may still take effect, so they get `why`. Deferred
@@ -604,7 +604,7 @@ void ReplicaDriver::PublishRole() {
   }
   told_term_ = term;
   if (term == 0) return;
-  spdlog::info("op=lead round={} applied={}", round, applied_.load());
+  spdlog::info("op=lead round={} applied={}", round, applied_.load().value);
   if (on_role_) on_role_(true);
 }
 

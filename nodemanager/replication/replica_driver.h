@@ -163,7 +163,7 @@ class ReplicaDriver {
   StateMachine machine_ ABSL_GUARDED_BY(machine_mutex_);
   // Last slot that is part of machine_. Only the thread changes it, under machine_mutex_. It is
   // atomic, so that the thread can read it without waiting for callers that read the machine.
-  std::atomic<paxos::Slot> applied_{0};
+  std::atomic<paxos::Slot> applied_{};
 
   // The driver's thread alone.
   paxos::ReplicaOptions replica_options_;

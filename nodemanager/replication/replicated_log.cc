@@ -54,7 +54,7 @@ void DescribeCommand(const std::string& payload, v1::ListLogResponse::Line& line
 
 v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
   v1::ListLogResponse::Line line;
-  line.set_slot(accepted.slot);
+  line.set_slot(accepted.slot.value);
   line.set_round(accepted.ballot.round);
   const paxos::LogEntry& entry = accepted.entry;
   line.set_bytes(static_cast<std::int64_t>(entry.payload ? entry.payload->size() : 0));
@@ -204,7 +204,7 @@ absl::Status ReplicatedLog::StepDown(base::Duration limit) {
   request->begin = [](paxos::Replica& replica, paxos::Time now,
                       paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
     ONEPIECE_RETURN_IF_ERROR(replica.StepDown(now, out));
-    return paxos::Slot{0};
+    return paxos::Slot{};
   };
   return Ask(std::move(request), limit).status();
 }
@@ -216,9 +216,9 @@ absl::StatusOr<v1::TakeSnapshotResponse> ReplicatedLog::TakeSnapshot() {
                                     paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
     ONEPIECE_RETURN_IF_ERROR(driver_.TakeSnapshot(replica, out));
     const paxos::Snapshot& snapshot = *replica.snapshot();
-    response->set_index(snapshot.index);
+    response->set_index(snapshot.index.value);
     response->set_bytes(static_cast<std::int64_t>(snapshot.state ? snapshot.state->size() : 0));
-    return paxos::Slot{0};
+    return paxos::Slot{};
   };
   ONEPIECE_RETURN_IF_ERROR(Ask(std::move(request)).status());
   return *response;
@@ -235,10 +235,10 @@ void ReplicatedLog::DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& 
     status.set_leader_address(driver_.AddressOf(view, *leader));
   }
   status.set_lease(view.term != 0 && replica.LeaseCovers(now));
-  status.set_first_slot(replica.first_slot());
-  status.set_last_slot(replica.last_slot());
-  status.set_chosen(replica.chosen());
-  if (replica.snapshot() != nullptr) status.set_snapshot(replica.snapshot()->index);
+  status.set_first_slot(replica.first_slot().value);
+  status.set_last_slot(replica.last_slot().value);
+  status.set_chosen(replica.chosen().value);
+  if (replica.snapshot() != nullptr) status.set_snapshot(replica.snapshot()->index.value);
   EncodeSeats(members, status.mutable_members()->mutable_seats());
   status.set_common_version(replica.common_version());
   for (const paxos::Progress& progress : replica.progress()) {
@@ -247,7 +247,7 @@ void ReplicatedLog::DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& 
     line.set_address(progress.address);
     line.set_replica(progress.replica.value);
     line.set_votes(progress.votes);
-    line.set_match(progress.match);
+    line.set_match(progress.match.value);
     const bool self = progress.replica == view.identity.replica;
     line.set_silent_ms(self             ? 0
                        : progress.heard ? (now - *progress.heard) / std::chrono::milliseconds(1)
@@ -270,14 +270,14 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
     status.set_health(view.health);
     status.set_health_detail(view.health_detail);
     status.set_version(options.paxos.version);
-    status.set_applied(driver_.applied());
+    status.set_applied(driver_.applied().value);
     if (view.replica != nullptr) DescribeReplica(view, status);
   });
   return status;
 }
 
 v1::ReplicaStatus ReplicatedLog::StatusWithHash() const {
-  paxos::Slot applied = 0;
+  paxos::Slot applied;
   std::uint32_t hash = 0;
   {
     const base::MutexLock lock(hash_mutex_);
@@ -290,19 +290,19 @@ v1::ReplicaStatus ReplicatedLog::StatusWithHash() const {
     std::tie(applied, hash) = *hashed_;
   }
   v1::ReplicaStatus status = Status();
-  status.set_applied(applied);
+  status.set_applied(applied.value);
   status.set_state_hash(hash);
   return status;
 }
 
-v1::ListLogResponse ReplicatedLog::ListLog(std::uint64_t first, int limit) const {
+v1::ListLogResponse ReplicatedLog::ListLog(paxos::Slot first, int limit) const {
   if (limit <= 0) limit = kDefaultLines;
   limit = std::min(limit, kMaxLines);
   v1::ListLogResponse response;
   driver_.See([&](const ReplicaView& view) {
-    const paxos::Slot chosen = view.replica != nullptr ? view.replica->chosen() : 0;
-    auto line = first != 0 ? view.tail.lower_bound(first) : view.tail.end();
-    if (first == 0) {
+    const paxos::Slot chosen = view.replica != nullptr ? view.replica->chosen() : paxos::Slot{};
+    auto line = first != paxos::Slot{} ? view.tail.lower_bound(first) : view.tail.end();
+    if (first == paxos::Slot{}) {
       for (int i = 0; i < limit && line != view.tail.begin(); ++i) --line;
     }
     for (int i = 0; i < limit && line != view.tail.end(); ++i, ++line) {

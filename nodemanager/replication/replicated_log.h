@@ -82,8 +82,8 @@ class ReplicatedLog final : public Log {
   /// unless the state is still the same as at the last call.
   [[nodiscard]] v1::ReplicaStatus StatusWithHash() const;
   /// The newest slots in words, for people: at most `limit` from slot `first` on, or the last
-  /// `limit` when `first` is 0.
-  [[nodiscard]] v1::ListLogResponse ListLog(std::uint64_t first, int limit) const;
+  /// `limit` when `first` is none.
+  [[nodiscard]] v1::ListLogResponse ListLog(paxos::Slot first, int limit) const;
   /// The addresses of all seats, as far as this replica knows them. While it knows no leader, the
   /// configured addresses are added.
   [[nodiscard]] std::vector<std::string> Addresses() const;

@@ -40,7 +40,7 @@ std::uint32_t Crc(const std::string& bytes) {
 std::uint32_t EntryChecksum(paxos::Slot slot, const paxos::Ballot& ballot,
                             const std::string& bytes) {
   return base::ExtendCrc32c(
-      Crc(absl::StrCat(slot, ":", ballot.round, ":", ballot.replica.value, ":")),
+      Crc(absl::StrCat(slot.value, ":", ballot.round, ":", ballot.replica.value, ":")),
       std::as_bytes(std::span(bytes)));
 }
 
@@ -174,11 +174,11 @@ absl::Status Store::LoadHead() {
   identity_ = {select.Text(0), select.Text(1), paxos::ReplicaId{select.Unsigned(2)},
                GroupId{select.Unsigned(3)}};
   head_ = {.promised = {select.Unsigned(4), paxos::ReplicaId{select.Unsigned(5)}},
-           .chosen = select.Unsigned(6),
-           .first = select.Unsigned(7),
-           .last = select.Unsigned(8),
+           .chosen = paxos::Slot{select.Unsigned(6)},
+           .first = paxos::Slot{select.Unsigned(7)},
+           .last = paxos::Slot{select.Unsigned(8)},
            .log_digest = select.Unsigned(9),
-           .snapshot_index = select.Unsigned(10),
+           .snapshot_index = paxos::Slot{select.Unsigned(10)},
            .snapshot_checksum = select.Unsigned(11)};
   if (select.Unsigned(12) != HeadChecksum() || select.Unsigned(13) != 1 ||
       identity_->replica == paxos::ReplicaId{})
@@ -214,26 +214,27 @@ absl::Status Store::LoadLog() {
   for (;;) {
     ONEPIECE_ASSIGN_OR_RETURN(const bool row, select.Next());
     if (!row) break;
-    paxos::AcceptedEntry accepted{
-        select.Unsigned(0), {select.Unsigned(1), paxos::ReplicaId{select.Unsigned(2)}}, {}};
+    paxos::AcceptedEntry accepted{paxos::Slot{select.Unsigned(0)},
+                                  {select.Unsigned(1), paxos::ReplicaId{select.Unsigned(2)}},
+                                  {}};
     const std::string bytes = select.Text(3);
     const std::uint32_t checksum = EntryChecksum(accepted.slot, accepted.ballot, bytes);
     if (checksum != select.Unsigned(4))
-      return Corrupt(absl::StrCat("checksum of slot ", accepted.slot));
+      return Corrupt(absl::StrCat("checksum of slot ", accepted.slot.value));
     if (accepted.slot != head_.first + log_checksums_.size())
-      return Corrupt(absl::StrCat("a gap before slot ", accepted.slot));
+      return Corrupt(absl::StrCat("a gap before slot ", accepted.slot.value));
     v1::LogEntry proto;
     if (!proto.ParseFromString(bytes))
-      return Corrupt(absl::StrCat("content of slot ", accepted.slot));
+      return Corrupt(absl::StrCat("content of slot ", accepted.slot.value));
     absl::StatusOr<paxos::LogEntry> entry = DecodeEntry(std::move(proto));
-    if (!entry.ok()) return Corrupt(absl::StrCat("content of slot ", accepted.slot));
+    if (!entry.ok()) return Corrupt(absl::StrCat("content of slot ", accepted.slot.value));
     accepted.entry = *std::move(entry);
     log_checksums_.push_back(checksum);
     digest += checksum;
     found_.log.push_back(std::move(accepted));
   }
   if (head_.last + 1 != head_.first + log_checksums_.size())
-    return Corrupt(absl::StrCat("slots up to ", head_.last, " are missing"));
+    return Corrupt(absl::StrCat("slots up to ", head_.last.value, " are missing"));
   if (digest != head_.log_digest) return Corrupt("rows of the log are outdated");
   return absl::OkStatus();
 }
@@ -322,7 +323,8 @@ absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
     head_.first = accepted.slot;
     head_.last = accepted.slot - 1;
   }
-  if (accepted.slot == 0 || accepted.slot < head_.first || accepted.slot > head_.last + 1)
+  if (accepted.slot == paxos::Slot{} || accepted.slot < head_.first ||
+      accepted.slot > head_.last + 1)
     return BadWrites("a gap in the log");
   v1::LogEntry proto;
   EncodeEntry(accepted.entry, &proto);
@@ -335,7 +337,7 @@ absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
   std::uint32_t& known = log_checksums_[accepted.slot - head_.first];
   head_.log_digest += std::uint64_t{checksum} - known;
   known = checksum;
-  return write_entry_.Run(accepted.slot, accepted.ballot.round, accepted.ballot.replica.value,
+  return write_entry_.Run(accepted.slot.value, accepted.ballot.round, accepted.ballot.replica.value,
                           sqlite::Blob{buffer_}, std::uint64_t{checksum});
 }
 
@@ -354,15 +356,15 @@ absl::Status Store::DropThrough(paxos::Slot slot) {
     head_.log_digest -= log_checksums_.front();
     log_checksums_.pop_front();
   }
-  return drop_entries_.Run(slot);
+  return drop_entries_.Run(slot.value);
 }
 
 absl::Status Store::WriteHead() {
   return write_head_.Run(sqlite::Blob{identity_->cluster_id}, sqlite::Blob{identity_->name},
                          identity_->replica.value, identity_->group.value, head_.promised.round,
-                         head_.promised.replica.value, head_.chosen, head_.first, head_.last,
-                         head_.log_digest, head_.snapshot_index, head_.snapshot_checksum,
-                         HeadChecksum());
+                         head_.promised.replica.value, head_.chosen.value, head_.first.value,
+                         head_.last.value, head_.log_digest, head_.snapshot_index.value,
+                         head_.snapshot_checksum, HeadChecksum());
 }
 
 // The digests of log and snapshot are in it, so a row that is lost, or was right once, does not fit
@@ -371,9 +373,9 @@ std::uint64_t Store::HeadChecksum() const {
   return Crc(absl::StrCat(identity_->cluster_id.size(), ":", identity_->cluster_id,
                           identity_->name.size(), ":", identity_->name, identity_->replica.value,
                           ":", identity_->group.value, ":", head_.promised.round, ":",
-                          head_.promised.replica.value, ":", head_.chosen, ":", head_.first, ":",
-                          head_.last, ":", head_.log_digest, ":", head_.snapshot_index, ":",
-                          head_.snapshot_checksum));
+                          head_.promised.replica.value, ":", head_.chosen.value, ":",
+                          head_.first.value, ":", head_.last.value, ":", head_.log_digest, ":",
+                          head_.snapshot_index.value, ":", head_.snapshot_checksum));
 }
 
 }  // namespace onepiece::nodemanager

@@ -66,10 +66,11 @@ class Store {
   // The only row of the table `replica`. Its checksum covers all other rows, through their digests.
   struct Head {
     paxos::Ballot promised;
-    paxos::Slot chosen = 0;
-    paxos::Slot first = 1, last = 0;  // The log's slots. An empty log has last == first - 1.
-    std::uint64_t log_digest = 0;     // The sum of the checksums of all rows of the log.
-    paxos::Slot snapshot_index = 0;
+    paxos::Slot chosen;
+    // The log's slots. An empty log has last == first - 1.
+    paxos::Slot first = paxos::kFirstSlot, last;
+    std::uint64_t log_digest = 0;  // The sum of the checksums of all rows of the log.
+    paxos::Slot snapshot_index;
     std::uint64_t snapshot_checksum = 0;
   };
 
@@ -99,7 +100,7 @@ class Store {
   paxos::DurableState found_;
   Head head_;
   std::deque<std::uint32_t> log_checksums_;  // The checksums of the slots from head_.first on.
-  paxos::Slot pending_drop_ = 0;             // To drop with the next urgent Commit().
+  paxos::Slot pending_drop_;                 // To drop with the next urgent Commit().
   bool failed_ = false;
   std::string buffer_;
 };

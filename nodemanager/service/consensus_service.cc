@@ -128,7 +128,7 @@ grpc::Status ConsensusService::ListLog(grpc::ServerContext*, const v1::ListLogRe
     return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LIMIT",
                                        "limit: 0 (50) to 1000", {{"field", "limit"}}));
   }
-  *response = log_.ListLog(request->first(), request->limit());
+  *response = log_.ListLog(paxos::Slot{request->first()}, request->limit());
   return grpc::Status::OK;
 }
 

@@ -10,6 +10,19 @@
 #include "tests/test_main.h"
 
 namespace onepiece::base {
+namespace {
+
+// Whether `a + b` and `a - b` mean something.
+template <typename A, typename B>
+concept Adds = requires(A a, B b) {
+  a + b;
+};
+template <typename A, typename B>
+concept Subtracts = requires(A a, B b) {
+  a - b;
+};
+
+}  // namespace
 
 class IdsTest : public QObject {
   Q_OBJECT
@@ -56,6 +69,31 @@ class IdsTest : public QObject {
     QVERIFY(Left(1) < Left(2) && Left(2) == Left(2) && Left() == Left(0));
     const std::unordered_set<Left> ids{Left(1), Left(2), Left(1)};
     QCOMPARE(ids.size(), std::size_t{2});
+  }
+
+  void Ordinal_IsNoIntegerAndNoOtherOrdinal() {
+    using Left = Ordinal<struct LeftTag>;
+    using Right = Ordinal<struct RightTag>;
+    static_assert(!std::is_convertible_v<std::uint64_t, Left>);
+    static_assert(!std::is_convertible_v<Left, std::uint64_t>);
+    static_assert(!std::is_convertible_v<Left, Right>);
+    static_assert(!std::is_constructible_v<Left, Right>);
+    static_assert(Adds<Left, std::uint64_t> && Subtracts<Left, std::uint64_t>);
+    static_assert(!Adds<Left, Left> && !Adds<std::uint64_t, Left>);
+    static_assert(!Subtracts<Left, Right> && !Subtracts<std::uint64_t, Left>);
+  }
+
+  void Ordinal_Counts() {
+    using Place = Ordinal<struct PlaceTag>;
+    constexpr Place kFifth(5);
+    static_assert(std::is_same_v<decltype(kFifth - kFifth), std::uint64_t>);
+    QVERIFY(Place() == Place(0) && Place(1) < Place(2));
+    QVERIFY(kFifth + 2 == Place(7) && kFifth - 2 == Place(3));
+    QCOMPARE(Place(7) - kFifth, std::uint64_t{2});
+    Place place = kFifth;
+    QVERIFY(++place == Place(6) && place == Place(6));
+    const std::unordered_set<Place> places{Place(1), Place(2), Place(1)};
+    QCOMPARE(places.size(), std::size_t{2});
   }
 
   void Reason_SurvivesAnnotate() {

@@ -159,12 +159,13 @@ ReplicaId Group::AwaitLeader(Duration duration) {
 
 Slot Group::Commit(const std::string& text) {
   const ReplicaId leader = AwaitLeader();
-  if (leader == ReplicaId{}) return 0;
+  if (leader == ReplicaId{}) return {};
   const auto slot = Step(leader, [&](Replica& r, Time t, Outputs& out) {
     return r.Propose(t, Command(text), 1, out);
   });
-  if (!slot.ok()) return 0;
-  return Run(std::chrono::seconds(5), [&] { return node(leader).applied >= *slot; }) ? *slot : 0;
+  if (!slot.ok()) return {};
+  return Run(std::chrono::seconds(5), [&] { return node(leader).applied >= *slot; }) ? *slot
+                                                                                     : Slot{};
 }
 
 }  // namespace onepiece::paxos

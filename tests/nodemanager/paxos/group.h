@@ -39,7 +39,7 @@ class Group {
     std::optional<Replica> replica;  ///< nullopt while the node is down.
     double rate = 1;                 ///< The rate of its clock since `rate_since`.
     Time rate_since, local_then;
-    Slot applied = 0;
+    Slot applied;
     std::map<Slot, LogEntry> state;  ///< What it handed out since its snapshot.
     int restores = 0, losses = 0;
     Outputs last;  ///< What its last step put out.
@@ -67,7 +67,7 @@ class Group {
   /// The ready leader of the highest ballot among the nodes that are up, or 0.
   [[nodiscard]] ReplicaId Leader() const;
   /// Proposes a command at the leader and runs until the leader has handed it out. Returns its
-  /// slot, or 0 when that failed.
+  /// slot, or none when that failed.
   Slot Commit(const std::string& text);
   /// Calls a method of the replica and does what its Outputs say.
   template <typename Function>

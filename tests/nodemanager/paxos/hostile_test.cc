@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+constexpr Slot kMaxSlot{kMax};
 
 // Makes random messages out of likely and absurd numbers.
 class Forger {
@@ -24,32 +25,32 @@ class Forger {
     message.to = ReplicaId{random_.Below(4)};
     switch (random_.Below(9)) {
       case 0:
-        message.body = PreVote{Any(message.from), Number(), Any(kN2)};
+        message.body = PreVote{Any(message.from), Place(), Any(kN2)};
         break;
       case 1:
-        message.body = PreVoteReply{Any(message.to), Coin(), Any(kN2), Number()};
+        message.body = PreVoteReply{Any(message.to), Coin(), Any(kN2), Place()};
         break;
       case 2:
-        message.body = Prepare{Any(message.from), Number(), Any(kN2)};
+        message.body = Prepare{Any(message.from), Place(), Any(kN2)};
         break;
       case 3:
-        message.body = Promise{Any(message.to), Coin(), Any(kN1), Number(), Votes()};
+        message.body = Promise{Any(message.to), Coin(), Any(kN1), Place(), Votes()};
         break;
       case 4:
-        message.body = Accept{Any(message.from), Number(), Entries(), Number(), When()};
+        message.body = Accept{Any(message.from), Place(), Entries(), Place(), When()};
         break;
       case 5:
-        message.body = Accepted{Any(message.to), Coin(), Any(kN3), Number(), When(), When(), 1};
+        message.body = Accepted{Any(message.to), Coin(), Any(kN3), Place(), When(), When(), 1};
         break;
       case 6: {
         auto snapshot = std::make_shared<Snapshot>();
-        snapshot->index = Number();
+        snapshot->index = Place();
         snapshot->members = Seats();
         message.body = InstallSnapshot{Any(message.from), Coin() ? snapshot : nullptr, When()};
         break;
       }
       case 7:
-        message.body = Join{Coin() ? "n2" : std::string(random_.Below(600), 'x'), "h", Number(), 1};
+        message.body = Join{Coin() ? "n2" : std::string(random_.Below(600), 'x'), "h", Place(), 1};
         break;
       default:
         message.body = TakeOver{Any(message.from)};
@@ -71,6 +72,7 @@ class Forger {
         return random_.Below(20);
     }
   }
+  Slot Place() { return Slot{Number()}; }
   Ballot Any(ReplicaId likely) { return {Number(), Coin() ? likely : ReplicaId{Number()}}; }
   Time When() { return Time(Duration(static_cast<std::int64_t>(random_.Next()))); }
   Members Seats() {
@@ -92,7 +94,7 @@ class Forger {
   }
   std::vector<AcceptedEntry> Votes() {
     std::vector<AcceptedEntry> votes;
-    for (LogEntry& entry : Entries()) votes.push_back({Number(), Any(kN2), std::move(entry)});
+    for (LogEntry& entry : Entries()) votes.push_back({Place(), Any(kN2), std::move(entry)});
     return votes;
   }
   base::SplitMix64 random_;
@@ -137,17 +139,17 @@ class HostileTest : public QObject {
     group.AwaitLeader();
     for (ReplicaId id : {kN1, kN2, kN3}) {
       const ReplicaId from = After(id);
-      group.Receive(id, {from, id, Prepare{{kMax, from}, kMax, {}}});
-      group.Receive(id, {from, id, Accept{{kMax, from}, 1, {}, kMax, {}}});
-      group.Receive(id, {from, id, PreVote{{kMax, from}, kMax, {}}});
+      group.Receive(id, {from, id, Prepare{{kMax, from}, kMaxSlot, {}}});
+      group.Receive(id, {from, id, Accept{{kMax, from}, kFirstSlot, {}, kMaxSlot, {}}});
+      group.Receive(id, {from, id, PreVote{{kMax, from}, kMaxSlot, {}}});
       group.Receive(
           id,
-          {from, id, Accepted{group.replica(id).promised(), false, {kMax, from}, 0, {}, {}, 1}});
+          {from, id, Accepted{group.replica(id).promised(), false, {kMax, from}, {}, {}, {}, 1}});
       QVERIFY(group.replica(id).promised().round < 100);
     }
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
     group.Stop(group.Leader());
-    QVERIFY(group.Commit("b") != 0);
+    QVERIFY(group.Commit("b") != Slot{});
   }
 
   void Stranger_GetsNoVoteAndCountsForNothing() {
@@ -179,10 +181,11 @@ class HostileTest : public QObject {
     group.Run(100ms);
     const Ballot ballot = group.replica(leader).promised();
     const Slot last = group.replica(leader).last_slot();
-    group.Receive(leader, {other, leader,
-                           Accepted{ballot, true, ballot, kMax, group.LocalTime(leader), {}, 1}});
+    group.Receive(
+        leader,
+        {other, leader, Accepted{ballot, true, ballot, kMaxSlot, group.LocalTime(leader), {}, 1}});
     QCOMPARE(group.replica(leader).chosen(), last);
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
   }
 
   // Such a learner has the slots of another group. It would answer for entries that it never
@@ -198,7 +201,7 @@ class HostileTest : public QObject {
                 .ok());
     group.Run(100ms);
     group.passes = [&](const Message& m) { return m.to != learner; };
-    const auto answer = [&](Slot beyond) {
+    const auto answer = [&](std::uint64_t beyond) {
       const Ballot ballot = group.replica(leader).promised();
       const Time now = group.LocalTime(leader);
       const Slot match = group.replica(leader).last_slot() + beyond;

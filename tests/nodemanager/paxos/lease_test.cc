@@ -90,7 +90,7 @@ class LeaseTest : public QObject {
     group.Run(600ms);
     // It commits with the replica whose clock drifts, but it has no lease.
     QCOMPARE(group.Leader(), leader);
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
     QCOMPARE(Covering(group), std::size_t{0});
     group.SetRate(first, 1);
     group.Run(25s);
@@ -107,7 +107,7 @@ class LeaseTest : public QObject {
     QCOMPARE(group.node(old).losses, 1);
     const ReplicaId next = group.AwaitLeader(50ms);
     QVERIFY2(next != ReplicaId{} && next != old, "nobody waits for a lease that was ended");
-    QVERIFY(group.Commit("b") != 0);
+    QVERIFY(group.Commit("b") != Slot{});
     QCOMPARE(base::GetReason(StepDown(group, old)).reason, std::string("NOT_LEADER"));
   }
 

@@ -54,7 +54,7 @@ class MembersTest : public QObject {
     const Members seats{{{"n1", "host1"}, {"n2", "host2"}, {"n3", "host3"}}};
     group.AddNode("n1", Replica::Bootstrap(kN1, seats, "n1"));
     QCOMPARE(group.AwaitLeader(1s), kN1);
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
     group.AddNode("n2", Blank(kN2));
     group.AddNode("n3", Blank(kN3));
     QVERIFY(group.Run(5s, [&] { return AllVote(group, {kN1, kN2, kN3}); }));
@@ -68,7 +68,7 @@ class MembersTest : public QObject {
     // Of five voters two may die.
     group.Stop(group.Leader());
     group.Stop(group.AwaitLeader());
-    QVERIFY(group.Commit("c") != 0);
+    QVERIFY(group.Commit("c") != Slot{});
   }
 
   void WipedReplica_GetsItsSeatBackUnderANewId() {
@@ -165,7 +165,7 @@ class MembersTest : public QObject {
                            [](const Seat& seat) { return seat.address == "moved-" + seat.name; });
       });
     }));
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
   }
 
   void Refusals() {

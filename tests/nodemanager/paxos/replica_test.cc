@@ -49,7 +49,7 @@ class ReplicaTest : public QObject {
   void Alone_LeadsAtOnceAndCommits() {
     Group group(1);
     QCOMPARE(group.AwaitLeader(100ms), kN1);
-    QVERIFY(group.Commit("a") != 0);
+    QVERIFY(group.Commit("a") != Slot{});
     QVERIFY(group.replica(kN1).LeaseCovers(group.LocalTime(kN1)));
   }
 
@@ -57,7 +57,7 @@ class ReplicaTest : public QObject {
     Group group(3);
     const ReplicaId leader = group.AwaitLeader(2s);
     QVERIFY(leader != ReplicaId{});
-    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c" + std::to_string(i)) != 0);
+    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c" + std::to_string(i)) != Slot{});
     group.Run(2s);  // After this time the leader trusts the clocks.
     QCOMPARE(group.Leader(), leader);
     QVERIFY(Agrees(group));
@@ -82,7 +82,7 @@ class ReplicaTest : public QObject {
     Group group(3);
     for (int round = 0; round < 6; ++round) {
       const Slot slot = group.Commit("r" + std::to_string(round));
-      QVERIFY(slot != 0);
+      QVERIFY(slot != Slot{});
       const ReplicaId old = group.Leader();
       group.Stop(old);
       const Time killed = group.now;
@@ -130,7 +130,7 @@ class ReplicaTest : public QObject {
     QVERIFY(group.replica(old).role() != Role::kLeader);
     QCOMPARE(group.node(old).losses, 1);
     QCOMPARE(Reason(Propose(group, old, "late").status()), std::string("NOT_LEADER"));
-    QVERIFY(group.Commit("other") != 0);
+    QVERIFY(group.Commit("other") != Slot{});
     group.passes = nullptr;
     QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
   }
@@ -158,17 +158,19 @@ class ReplicaTest : public QObject {
     QVERIFY(group.Run(2s, [&] { return group.replica(kN1).role() == Role::kCandidate; }));
     const auto ask = std::get<PreVote>(group.node(kN1).last.late.at(0).body);
     for (ReplicaId id : {kN2, kN3})
-      group.Receive(kN1, {id, kN1, PreVoteReply{ask.ballot, true, {7, kN2}, 1}});
+      group.Receive(kN1, {id, kN1, PreVoteReply{ask.ballot, true, {7, kN2}, Slot{1}}});
     const auto prepare = std::get<Prepare>(group.node(kN1).last.late.at(0).body);
     QCOMPARE(prepare.ballot.round, 8u);  // It is above every round that the replica has seen.
     const auto promise = [&](ReplicaId from, std::vector<AcceptedEntry> votes) {
       group.Receive(
-          kN1, {from, kN1, Promise{prepare.ballot, true, prepare.ballot, 1, std::move(votes)}});
+          kN1,
+          {from, kN1, Promise{prepare.ballot, true, prepare.ballot, Slot{1}, std::move(votes)}});
     };
-    promise(kN4, {Vote(3, {1, kN2}, "gap")});
-    promise(kN2, {Vote(2, {5, kN4}, "high"), Vote(3, {2, kN5}, "low")});
+    promise(kN4, {Vote(Slot{3}, {1, kN2}, "gap")});
+    promise(kN2, {Vote(Slot{2}, {5, kN4}, "high"), Vote(Slot{3}, {2, kN5}, "low")});
     QVERIFY(group.replica(kN1).role() == Role::kCandidate);
-    promise(kN3, {Vote(2, {3, kN5}, "low"), Vote(3, {4, kN4}, "high"), Vote(4, {1, kN2}, "only")});
+    promise(kN3, {Vote(Slot{2}, {3, kN5}, "low"), Vote(Slot{3}, {4, kN4}, "high"),
+                  Vote(Slot{4}, {1, kN2}, "only")});
     QVERIFY(group.replica(kN1).role() == Role::kLeader);
     std::vector<AcceptedEntry>& log = group.node(kN1).disk.log;
     QCOMPARE(log.size(), std::size_t{5});
@@ -179,16 +181,19 @@ class ReplicaTest : public QObject {
     for (std::size_t i = 1; i < log.size(); ++i) QVERIFY(log[i].ballot == prepare.ballot);
     QVERIFY(!group.replica(kN1).IsReady());
     QCOMPARE(Reason(Propose(group, kN1, "early").status()), std::string("NOT_LEADER"));
-    const Message answer{kN2, kN1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}};
+    const Message answer{kN2, kN1,
+                         Accepted{prepare.ballot, true, prepare.ballot, Slot{5}, {}, {}, 1}};
     group.Receive(kN1, answer);
     group.Receive(kN1, answer);  // A repeated answer counts once.
-    QCOMPARE(group.replica(kN1).chosen(), 1u);
+    QCOMPARE(group.replica(kN1).chosen(), Slot{1});
     // An answer at another ballot does not count.
-    group.Receive(kN1, {kN3, kN1, Accepted{{1, kN1}, true, {1, kN1}, 5, {}, {}, 1}});
-    QCOMPARE(group.replica(kN1).chosen(), 1u);
-    group.Receive(kN1, {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, 4, {}, {}, 1}});
-    QCOMPARE(group.replica(kN1).chosen(), 4u);
-    group.Receive(kN1, {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, 5, {}, {}, 1}});
+    group.Receive(kN1, {kN3, kN1, Accepted{{1, kN1}, true, {1, kN1}, Slot{5}, {}, {}, 1}});
+    QCOMPARE(group.replica(kN1).chosen(), Slot{1});
+    group.Receive(kN1,
+                  {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, Slot{4}, {}, {}, 1}});
+    QCOMPARE(group.replica(kN1).chosen(), Slot{4});
+    group.Receive(kN1,
+                  {kN3, kN1, Accepted{prepare.ballot, true, prepare.ballot, Slot{5}, {}, {}, 1}});
     QVERIFY(group.replica(kN1).IsReady());
   }
 
@@ -202,7 +207,7 @@ class ReplicaTest : public QObject {
     }
     group.passes = nullptr;
     QVERIFY(group.Run(5s, [&] { return Agrees(group); }));
-    QVERIFY(group.replica(kN1).chosen() > 150);
+    QVERIFY(group.replica(kN1).chosen() > Slot{150});
   }
 
   void Batch_IsOneMessageForEachFollower() {
@@ -229,9 +234,9 @@ class ReplicaTest : public QObject {
     const absl::Status busy = Propose(group, leader, "c").status();
     QCOMPARE(Reason(busy), std::string("LOG_BUSY"));
     QVERIFY(absl::IsResourceExhausted(busy));
-    QVERIFY(group.Commit("x") == 0);
+    QVERIFY(group.Commit("x") == Slot{});
     group.Run(100ms);
-    QVERIFY(group.Commit("y") != 0);
+    QVERIFY(group.Commit("y") != Slot{});
   }
 
   void Window_CountsBytes() {
@@ -247,7 +252,7 @@ class ReplicaTest : public QObject {
     Group group(3);
     const ReplicaId away = After(group.AwaitLeader());
     group.Stop(away);
-    for (int i = 0; i < 300; ++i) QVERIFY(group.Commit(std::string(20000, 'x')) != 0);
+    for (int i = 0; i < 300; ++i) QVERIFY(group.Commit(std::string(20000, 'x')) != Slot{});
     group.Start(away);
     QVERIFY(group.Run(3s, [&] { return Agrees(group); }));
     QCOMPARE(group.node(away).restores, 0);
@@ -257,13 +262,13 @@ class ReplicaTest : public QObject {
     Group group(3, [](ReplicaOptions& o) { o.keep_slots = 5; });
     const ReplicaId away = After(group.AwaitLeader());
     group.Stop(away);
-    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c") != 0);
+    for (int i = 0; i < 100; ++i) QVERIFY(group.Commit("c") != Slot{});
     group.Run(200ms);
     for (auto& [id, node] : group.nodes()) {
       if (!node.replica) continue;
       Outputs out;
-      node.replica->TakeSnapshot(90, Command("ninety"), out);
-      QCOMPARE(node.replica->first_slot(), 86u);
+      node.replica->TakeSnapshot(Slot{90}, Command("ninety"), out);
+      QCOMPARE(node.replica->first_slot(), Slot{86});
       group.Process(id, out);
     }
     group.Start(away);
@@ -279,7 +284,7 @@ class ReplicaTest : public QObject {
   void RestartedFollower_ThatNamesALowerMatchGoesOn() {
     Group group(3);
     const ReplicaId first = group.AwaitLeader();
-    for (int i = 0; i < 20; ++i) QVERIFY(group.Commit("c") != 0);
+    for (int i = 0; i < 20; ++i) QVERIFY(group.Commit("c") != Slot{});
     group.Run(100ms);
     QVERIFY(group.Step(first, [](Replica& r, Time t, Outputs& out) { return r.StepDown(t, out); })
                 .ok());
@@ -289,9 +294,9 @@ class ReplicaTest : public QObject {
     const ReplicaId follower = Besides(first, group.Leader());
     group.Run(200ms);
     group.Stop(follower);
-    group.node(follower).disk.chosen = 5;  // The disk has nothing of what it was told later.
+    group.node(follower).disk.chosen = Slot{5};  // The disk has nothing of what it was told later.
     group.Start(follower);
-    QVERIFY(group.Commit("e") != 0);
+    QVERIFY(group.Commit("e") != Slot{});
     QVERIFY(group.Run(2s, [&] { return Agrees(group); }));
   }
 
@@ -301,7 +306,7 @@ class ReplicaTest : public QObject {
     group.Run(100ms);
     const ReplicaId behind = After(old);
     group.passes = [&](const Message& m) { return m.to != behind; };
-    QVERIFY(group.Commit("c") != 0);
+    QVERIFY(group.Commit("c") != Slot{});
     group.Run(100ms);
     group.Stop(old);
     group.passes = nullptr;

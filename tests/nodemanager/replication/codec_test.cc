@@ -16,26 +16,32 @@
 namespace onepiece::nodemanager {
 namespace {
 
+using paxos::Slot;
+
 constexpr paxos::ReplicaId kFrom{7}, kTo{8};
 constexpr paxos::Ballot kBallot{3, paxos::ReplicaId{0xfedcba9876543210}}, kOtherBallot{2, kTo};
 
 paxos::Time At(std::int64_t ns) { return paxos::Time(paxos::Duration(ns)); }
 
 std::vector<paxos::Message> OneOfEach() {
-  const paxos::LogEntry command = CommandAt(1, 1, std::string("pay\0load", 8)).entry;
+  const paxos::LogEntry command = CommandAt(Slot{1}, 1, std::string("pay\0load", 8)).entry;
   const paxos::LogEntry members{paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()};
   std::vector<paxos::Message> all;
   const auto add = [&all](auto body) { all.push_back({kFrom, kTo, std::move(body)}); };
-  add(paxos::PreVote{kBallot, 5, kOtherBallot});
-  add(paxos::PreVoteReply{kBallot, true, kOtherBallot, 6});
-  add(paxos::Prepare{kBallot, 7, {}});
-  add(paxos::Promise{kBallot, true, kBallot, 8, {{9, kOtherBallot, command}, {11, kBallot, {}}}});
-  add(paxos::Promise{kBallot, false, {}, 8, {}});
-  add(paxos::Accept{kBallot, 12, {command, {}, members}, 11, At(-5)});
-  add(paxos::Accept{kBallot, 1, {}, 0, At(0)});
-  add(paxos::Accepted{kBallot, true, kBallot, 14, At(1), At(1'000'000'000'000), 2});
-  add(paxos::InstallSnapshot{kBallot, SnapshotAt(100, "state"), At(17)});
-  add(paxos::Join{"nodemanager-3", "localhost:3", 3, 1});
+  add(paxos::PreVote{kBallot, Slot{5}, kOtherBallot});
+  add(paxos::PreVoteReply{kBallot, true, kOtherBallot, Slot{6}});
+  add(paxos::Prepare{kBallot, Slot{7}, {}});
+  add(paxos::Promise{kBallot,
+                     true,
+                     kBallot,
+                     Slot{8},
+                     {{Slot{9}, kOtherBallot, command}, {Slot{11}, kBallot, {}}}});
+  add(paxos::Promise{kBallot, false, {}, Slot{8}, {}});
+  add(paxos::Accept{kBallot, Slot{12}, {command, {}, members}, Slot{11}, At(-5)});
+  add(paxos::Accept{kBallot, Slot{1}, {}, Slot{0}, At(0)});
+  add(paxos::Accepted{kBallot, true, kBallot, Slot{14}, At(1), At(1'000'000'000'000), 2});
+  add(paxos::InstallSnapshot{kBallot, SnapshotAt(Slot{100}, "state"), At(17)});
+  add(paxos::Join{"nodemanager-3", "localhost:3", Slot{3}, 1});
   add(paxos::TakeOver{kBallot});
   return all;
 }
@@ -80,8 +86,8 @@ class CodecTest : public QObject {
     QVERIFY(decoded.ok());
     const auto& accept = std::get<paxos::Accept>(decoded->body);
     QVERIFY(accept.ballot == kBallot);
-    QCOMPARE(accept.first, paxos::Slot{12});
-    QCOMPARE(accept.chosen, paxos::Slot{11});
+    QCOMPARE(accept.first, Slot{12});
+    QCOMPARE(accept.chosen, Slot{11});
     QVERIFY(accept.sent == At(-5));
     QCOMPARE(accept.entries.size(), std::size_t{3});
     QVERIFY(accept.entries[0].kind == paxos::LogEntry::Kind::kCommand);
@@ -98,7 +104,7 @@ class CodecTest : public QObject {
     QVERIFY(decoded.ok());
     const auto& accepted = std::get<paxos::Accepted>(decoded->body);
     QVERIFY(accepted.ballot == kBallot && accepted.promised == kBallot && accepted.granted);
-    QCOMPARE(accepted.match, paxos::Slot{14});
+    QCOMPARE(accepted.match, Slot{14});
     QVERIFY(accepted.sent == At(1) && accepted.local == At(1'000'000'000'000));
     QCOMPARE(accepted.version, 2U);
   }

@@ -38,7 +38,7 @@ inline const ReplicaIdentity kIdentity = {"cluster", "nodemanager-1",
 
 /// The state of a new replica in a group of ThreeSeats().
 inline paxos::DurableState NewState() {
-  return {.replica = kIdentity.replica, .snapshot = *SnapshotAt(0, "")};
+  return {.replica = kIdentity.replica, .snapshot = *SnapshotAt({}, "")};
 }
 
 /// The state as a text that is short enough to read. Equal states give equal texts.
@@ -47,12 +47,12 @@ inline std::string Describe(const paxos::DurableState& state) {
   EncodeSnapshot(state.snapshot, &snapshot);
   std::string text =
       absl::StrCat("replica ", state.replica.value, " promised ", state.promised.round, "/",
-                   state.promised.replica.value, " chosen ", state.chosen, " snapshot ",
+                   state.promised.replica.value, " chosen ", state.chosen.value, " snapshot ",
                    snapshot.ShortDebugString(), " log");
   for (const paxos::AcceptedEntry& accepted : state.log) {
     v1::LogEntry entry;
     EncodeEntry(accepted.entry, &entry);
-    absl::StrAppend(&text, " ", accepted.slot, "@", accepted.ballot.round, "/",
+    absl::StrAppend(&text, " ", accepted.slot.value, "@", accepted.ballot.round, "/",
                     accepted.ballot.replica.value, "{", entry.ShortDebugString(), "}");
   }
   return text;

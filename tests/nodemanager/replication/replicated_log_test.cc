@@ -321,7 +321,7 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(follower.log().Addresses().size(), std::size_t{3});
     QVERIFY(!status.cluster_id().empty());
     QCOMPARE(follower.log().cluster_id(), status.cluster_id());
-    const v1::ListLogResponse log = follower.log().ListLog(0, 1000);
+    const v1::ListLogResponse log = follower.log().ListLog({}, 1000);
     QVERIFY(std::any_of(log.lines().begin(), log.lines().end(), [](const auto& line) {
       return line.kind() == "register_node" && line.subject() == "p";
     }));

@@ -53,22 +53,23 @@ History MakeHistory(std::mt19937_64& random, int steps) {
   History history;
   paxos::DurableState state = NewState();
   history.states.push_back(Describe(state));
-  paxos::Slot next = 1;
+  paxos::Slot next = paxos::kFirstSlot;
   std::uint64_t round = 1;
   for (int step = 0; step < steps; ++step) {
     paxos::Writes& writes = history.writes.emplace_back();
     if (random() % 4 == 0) {
       writes.promise = true;
       writes.promised = {++round, paxos::ReplicaId{1 + random() % 3}};
-      if (next > state.chosen + 1) next -= random() % (next - state.chosen);
+      if (next > state.chosen + 1) next = next - random() % (next - state.chosen);
     }
     const std::uint64_t size = random() % 8 == 0 ? 9000 : random() % 300;
-    for (std::uint64_t count = random() % 5; count > 0; --count)
-      writes.accepted.push_back(CommandAt(next++, round, std::string(size, 'a' + step % 26)));
-    writes.chosen = next - 1 - random() % std::min<std::uint64_t>(next, 3);
+    for (std::uint64_t count = random() % 5; count > 0; --count, ++next)
+      writes.accepted.push_back(CommandAt(next, round, std::string(size, 'a' + step % 26)));
+    writes.chosen = next - 1 - random() % std::min<std::uint64_t>(next.value, 3);
     if (random() % 6 == 0 && writes.chosen > state.snapshot.index) {
       writes.install = SnapshotAt(writes.chosen, std::string(random() % 6000, 's'));
-      writes.drop_through = writes.chosen - std::min<std::uint64_t>(writes.chosen, random() % 4);
+      writes.drop_through =
+          writes.chosen - std::min<std::uint64_t>(writes.chosen.value, random() % 4);
     }
     if (!writes.urgent()) {
       writes.promise = true;

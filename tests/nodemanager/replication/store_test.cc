@@ -21,13 +21,15 @@
 namespace onepiece::nodemanager {
 namespace {
 
+using paxos::Slot;
+
 constexpr paxos::ReplicaId kSecond{8}, kThird{9};
 
 QString ReasonText(const absl::Status& status) {
   return QString::fromStdString(base::GetReason(status).reason);
 }
 
-paxos::Writes Accept(std::vector<paxos::AcceptedEntry> accepted, paxos::Slot chosen = 0) {
+paxos::Writes Accept(std::vector<paxos::AcceptedEntry> accepted, Slot chosen = {}) {
   paxos::Writes writes;
   writes.accepted = std::move(accepted);
   writes.chosen = chosen;
@@ -47,19 +49,20 @@ void Fill(const std::string& dir) {
   auto store = Store::Open(dir);
   QVERIFY(store.ok());
   QVERIFY((*store)->Create(kIdentity, NewState()).ok());
-  paxos::Writes writes = Accept({CommandAt(1, 3, "one"), CommandAt(2, 3, "two")});
+  paxos::Writes writes = Accept({CommandAt(Slot{1}, 3, "one"), CommandAt(Slot{2}, 3, "two")});
   writes.promise = true;
   writes.promised = {3, kProposer};
   QVERIFY((*store)->Commit(writes).ok());
-  writes = Accept({CommandAt(2, 4, "zwei"),
-                   CommandAt(3, 4, std::string(300, 'x')),
-                   {4, {4, kThird}, {}},
-                   {5, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
-                  3);
+  writes =
+      Accept({CommandAt(Slot{2}, 4, "zwei"),
+              CommandAt(Slot{3}, 4, std::string(300, 'x')),
+              {Slot{4}, {4, kThird}, {}},
+              {Slot{5}, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}},
+             Slot{3});
   writes.promise = true;
   writes.promised = {5, kSecond};
-  writes.install = SnapshotAt(2, "the state");
-  writes.drop_through = 1;
+  writes.install = SnapshotAt(Slot{2}, "the state");
+  writes.drop_through = Slot{1};
   QVERIFY((*store)->Commit(writes).ok());
 }
 
@@ -107,12 +110,13 @@ class StoreTest : public QObject {
     Fill(dir_);
     paxos::DurableState expected{.replica = kIdentity.replica,
                                  .promised = {5, kSecond},
-                                 .snapshot = *SnapshotAt(2, "the state"),
-                                 .chosen = 3};
-    expected.log = {CommandAt(2, 4, "zwei"),
-                    CommandAt(3, 4, std::string(300, 'x')),
-                    {4, {4, kThird}, {}},
-                    {5, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
+                                 .snapshot = *SnapshotAt(Slot{2}, "the state"),
+                                 .chosen = Slot{3}};
+    expected.log = {
+        CommandAt(Slot{2}, 4, "zwei"),
+        CommandAt(Slot{3}, 4, std::string(300, 'x')),
+        {Slot{4}, {4, kThird}, {}},
+        {Slot{5}, {4, kThird}, {paxos::LogEntry::Kind::kMembers, 0, nullptr, ThreeSeats()}}};
     QCOMPARE(Found(dir_), Describe(expected));
     auto store = Store::Open(dir_);
     QVERIFY(store.ok());
@@ -126,9 +130,9 @@ class StoreTest : public QObject {
   void Create_KeepsAWholeState() {
     paxos::DurableState state = NewState();
     state.promised = {9, kThird};
-    state.snapshot = *SnapshotAt(6, "six");
-    state.chosen = 8;
-    state.log = {CommandAt(5, 1, "5"), CommandAt(6, 1, ""), CommandAt(7, 2, "7")};
+    state.snapshot = *SnapshotAt(Slot{6}, "six");
+    state.chosen = Slot{8};
+    state.log = {CommandAt(Slot{5}, 1, "5"), CommandAt(Slot{6}, 1, ""), CommandAt(Slot{7}, 2, "7")};
     {
       auto store = Store::Open(dir_);
       QVERIFY((*store)->Create(kIdentity, state).ok());
@@ -154,18 +158,18 @@ class StoreTest : public QObject {
     {
       auto store = Store::Open(dir_);
       paxos::Writes lazy;
-      lazy.chosen = 5;
-      lazy.drop_through = 2;
+      lazy.chosen = Slot{5};
+      lazy.drop_through = Slot{2};
       QVERIFY((*store)->Commit(lazy).ok());
     }
     QVERIFY(absl::StrContains(Found(dir_), "chosen 3"));
     {
       auto store = Store::Open(dir_);
       paxos::Writes lazy;
-      lazy.chosen = 5;
-      lazy.drop_through = 2;
+      lazy.chosen = Slot{5};
+      lazy.drop_through = Slot{2};
       QVERIFY((*store)->Commit(lazy).ok());
-      QVERIFY((*store)->Commit(Accept({CommandAt(6, 5, "six")})).ok());
+      QVERIFY((*store)->Commit(Accept({CommandAt(Slot{6}, 5, "six")})).ok());
     }
     const std::string found = Found(dir_);
     QVERIFY2(absl::StrContains(found, "chosen 5") && absl::StrContains(found, "log 3@"),
@@ -176,16 +180,16 @@ class StoreTest : public QObject {
     Fill(dir_);
     {
       auto store = Store::Open(dir_);
-      paxos::Writes writes = Accept({CommandAt(101, 9, "after")});
-      writes.install = SnapshotAt(100, "far ahead");
-      writes.drop_through = 100;
+      paxos::Writes writes = Accept({CommandAt(Slot{101}, 9, "after")});
+      writes.install = SnapshotAt(Slot{100}, "far ahead");
+      writes.drop_through = Slot{100};
       QVERIFY((*store)->Commit(writes).ok());
     }
     paxos::DurableState expected{.replica = kIdentity.replica,
                                  .promised = {5, kSecond},
-                                 .snapshot = *SnapshotAt(100, "far ahead"),
-                                 .chosen = 100,
-                                 .log = {CommandAt(101, 9, "after")}};
+                                 .snapshot = *SnapshotAt(Slot{100}, "far ahead"),
+                                 .chosen = Slot{100},
+                                 .log = {CommandAt(Slot{101}, 9, "after")}};
     QCOMPARE(Found(dir_), Describe(expected));
   }
 
@@ -200,16 +204,16 @@ class StoreTest : public QObject {
     QFETCH(const int, kind);
     Fill(dir_);
     const std::string before = Found(dir_);
-    paxos::Writes writes = Accept({CommandAt(6, 5, "six")});
-    if (kind == 0) writes.accepted.push_back(CommandAt(8, 5, "eight"));
-    if (kind == 1) writes.accepted.push_back(CommandAt(1, 5, "one"));
-    if (kind == 2) writes.drop_through = 5;
+    paxos::Writes writes = Accept({CommandAt(Slot{6}, 5, "six")});
+    if (kind == 0) writes.accepted.push_back(CommandAt(Slot{8}, 5, "eight"));
+    if (kind == 1) writes.accepted.push_back(CommandAt(Slot{1}, 5, "one"));
+    if (kind == 2) writes.drop_through = Slot{5};
     if (kind == 3) writes.promise = true;
     {
       auto store = Store::Open(dir_);
       QCOMPARE(ReasonText((*store)->Commit(writes)), QString("BAD_WRITES"));
       // After the error this store takes no more writes.
-      QCOMPARE(ReasonText((*store)->Commit(Accept({CommandAt(6, 5, "six")}))),
+      QCOMPARE(ReasonText((*store)->Commit(Accept({CommandAt(Slot{6}, 5, "six")}))),
                QString("DATABASE_FAILED"));
     }
     QCOMPARE(Found(dir_), before);
@@ -227,7 +231,7 @@ class StoreTest : public QObject {
     int status = 0;
     QCOMPARE(waitpid(child, &status, 0), child);
     QCOMPARE(status, 0);
-    QVERIFY((*store)->Commit(Accept({CommandAt(1, 1, "one")})).ok());
+    QVERIFY((*store)->Commit(Accept({CommandAt(Slot{1}, 1, "one")})).ok());
   }
 
   void OtherFormats_AreRefused_data() {
@@ -318,7 +322,7 @@ class StoreTest : public QObject {
     {
       auto store = Store::Open(dir_);
       QVERIFY(store.ok());
-      QVERIFY((*store)->Commit(Accept({CommandAt(2, 5, "deux")})).ok());
+      QVERIFY((*store)->Commit(Accept({CommandAt(Slot{2}, 5, "deux")})).ok());
     }
     Sql(dir_, "REPLACE INTO log SELECT * FROM kept");
     QCOMPARE(ReasonText(Store::Open(dir_).status()), QString("DATABASE_CORRUPT"));
@@ -381,8 +385,9 @@ class StoreTest : public QObject {
     if (child == 0) {
       auto store = Store::Open(dir_);
       if (!(*store)->Create(kIdentity, NewState()).ok()) _exit(1);
-      for (paxos::Slot slot = 1; slot <= 6; ++slot) {
-        if (!(*store)->Commit(Accept({CommandAt(slot, 1, std::to_string(slot))})).ok()) _exit(1);
+      for (Slot slot = paxos::kFirstSlot; slot <= Slot{6}; ++slot) {
+        if (!(*store)->Commit(Accept({CommandAt(slot, 1, std::to_string(slot.value))})).ok())
+          _exit(1);
       }
       kill(getpid(), SIGKILL);
     }
@@ -417,7 +422,7 @@ class StoreTest : public QObject {
       const rlimit limit{16 << 10, RLIM_INFINITY};
       setrlimit(RLIMIT_FSIZE, &limit);
       const absl::Status full =
-          (*store)->Commit(Accept({CommandAt(6, 5, std::string(100'000, 'y'))}));
+          (*store)->Commit(Accept({CommandAt(Slot{6}, 5, std::string(100'000, 'y'))}));
       if (full.code() != absl::StatusCode::kUnavailable) _exit(1);
       store->reset();
       // Reading works while the disk is still full.
@@ -426,7 +431,7 @@ class StoreTest : public QObject {
       setrlimit(RLIMIT_FSIZE, &none);
       store = Store::Open(dir_);
       if (!store.ok()) _exit(3);
-      _exit((*store)->Commit(Accept({CommandAt(6, 5, "six")})).ok() ? 0 : 4);
+      _exit((*store)->Commit(Accept({CommandAt(Slot{6}, 5, "six")})).ok() ? 0 : 4);
     }
     int status = 0;
     QCOMPARE(waitpid(child, &status, 0), child);

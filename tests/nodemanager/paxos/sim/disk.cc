@@ -35,8 +35,8 @@ std::string Write(DurableState& state, const Writes& writes) {
   for (const AcceptedEntry& accepted : writes.accepted) Put(state.log, accepted);
   if (writes.install != nullptr) {
     if (writes.install->index < state.snapshot.index) {
-      return absl::StrCat("snapshot of slot ", state.snapshot.index, " falls to ",
-                          writes.install->index);
+      return absl::StrCat("snapshot of slot ", state.snapshot.index.value, " falls to ",
+                          writes.install->index.value);
     }
     state.snapshot = *writes.install;
   }
@@ -49,8 +49,8 @@ std::string Write(DurableState& state, const Writes& writes) {
   const Slot first = state.log.front().slot;
   const Slot last = state.log.back().slot;
   if (last - first + 1 != state.log.size() || first > state.snapshot.index + 1) {
-    return absl::StrCat("log from ", first, " to ", last, " of ", state.log.size(),
-                        " entries after a snapshot of ", state.snapshot.index, " has a gap");
+    return absl::StrCat("log from ", first.value, " to ", last.value, " of ", state.log.size(),
+                        " entries after a snapshot of ", state.snapshot.index.value, " has a gap");
   }
   return "";
 }

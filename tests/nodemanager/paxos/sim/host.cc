@@ -57,7 +57,8 @@ void Host::Start() {
   toy_ = ToyState::Load(disk_.state().snapshot.state ? *disk_.state().snapshot.state : "");
   applied_ = saved_ = disk_.state().snapshot.index;
   waiting_.assign(c_.plan.clients, 0);
-  if (c_.trace.on()) Say(absl::StrCat("starts, version ", version_, ", after slot ", applied_));
+  if (c_.trace.on())
+    Say(absl::StrCat("starts, version ", version_, ", after slot ", applied_.value));
   Pump();
 }
 
@@ -78,7 +79,7 @@ void Host::Crash(Unsynced unsynced) {
   replica_.reset();
   inbox_.clear();
   commands_ = 0;
-  change_ = 0;
+  change_ = {};
   carried_ = {};
   in_flight_ = {};
   reads_.clear();
@@ -236,7 +237,7 @@ void Host::FinishRead(const Request& request, const Result& result, bool covered
 
 void Host::Operate(const Command& command, Outputs& out) {
   --commands_;
-  absl::StatusOr<Slot> slot = 0;
+  absl::StatusOr<Slot> slot = Slot{};
   switch (command.kind) {
     case Fault::kAddSeat:
       slot = replica_->AddSeat(local(), command.seat, out);
@@ -368,7 +369,7 @@ void Host::Finish(Outputs& out) {
   }
   if (out.lost_leadership) {
     waiting_.assign(waiting_.size(), 0);
-    change_ = 0;
+    change_ = {};
   }
   if (!outdated_ && applied_ >= saved_ + c_.plan.snapshot_every) Save();
 }
@@ -382,8 +383,8 @@ void Host::Save() {
 void Host::Restore(const Snapshot& snapshot) {
   if (snapshot.index <= applied_) {
     return c_.invariants.Fail(Invariants::kContiguous,
-                              absl::StrCat(name_, " goes back from slot ", applied_,
-                                           " to a snapshot of ", snapshot.index));
+                              absl::StrCat(name_, " goes back from slot ", applied_.value,
+                                           " to a snapshot of ", snapshot.index.value));
   }
   ++c_.tally.snapshots_installed;
   toy_ = ToyState::Load(snapshot.state ? *snapshot.state : "");
@@ -395,12 +396,13 @@ void Host::Apply(const ChosenEntry& chosen) {
   if (chosen.slot != applied_ + 1) {
     return c_.invariants.Fail(
         Invariants::kContiguous,
-        absl::StrCat(name_, " is given slot ", chosen.slot, " after slot ", applied_));
+        absl::StrCat(name_, " is given slot ", chosen.slot.value, " after slot ", applied_.value));
   }
   if (chosen.entry.version > version_) {
     if (replica_->members().Votes(id())) {
-      c_.invariants.Fail(Invariants::kVersion, absl::StrCat(name_, ", which votes, is given slot ",
-                                                            chosen.slot, " of a newer version"));
+      c_.invariants.Fail(Invariants::kVersion,
+                         absl::StrCat(name_, ", which votes, is given slot ", chosen.slot.value,
+                                      " of a newer version"));
     }
     outdated_ = true;
     version_ = 2;

@@ -86,7 +86,7 @@ class Host {
   using Input = std::variant<Message, Request, Command>;
   /// A read that waits for a slot of its own to be chosen.
   struct WaitingRead {
-    Slot slot = 0;
+    Slot slot;
     Request request;
   };
   /// A read that has looked at the state, and whose process was stopped before it asked for the
@@ -135,10 +135,10 @@ class Host {
   // The state of a process:
   std::optional<Replica> replica_;
   ToyState toy_;
-  Slot applied_ = 0, saved_ = 0;
+  Slot applied_, saved_;
   std::deque<Input> inbox_;
   int commands_ = 0;   // How many Commands are in inbox_.
-  Slot change_ = 0;    // The slot of the newest change of members that this leader was asked for.
+  Slot change_;        // The slot of the newest change of members that this leader was asked for.
   Outputs carried_;    // Writes that wait for the next urgent ones.
   Outputs in_flight_;  // What follows the write under way.
   bool writing_ = false, written_ = false;

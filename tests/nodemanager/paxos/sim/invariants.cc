@@ -73,21 +73,22 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
   for (const AcceptedEntry& accepted : writes.accepted) {
     if (accepted.ballot < promised) {
       return Fail(kPromise,
-                  absl::StrCat("slot ", accepted.slot, " accepted under ", Text(accepted.ballot),
-                               " below the promise ", Text(promised)));
+                  absl::StrCat("slot ", accepted.slot.value, " accepted under ",
+                               Text(accepted.ballot), " below the promise ", Text(promised)));
     }
-    if (votes_.size() <= accepted.slot) votes_.resize(accepted.slot + 1);
+    if (votes_.size() <= accepted.slot.value) votes_.resize(accepted.slot.value + 1);
+    std::vector<Vote>& votes = votes_[accepted.slot.value];
     const std::uint64_t hash = HashOf(accepted.entry);
     bool known = false;
-    for (const Vote& vote : votes_[accepted.slot]) {
+    for (const Vote& vote : votes) {
       if (vote.ballot != accepted.ballot) continue;
       if (vote.hash != hash) {
-        return Fail(kOneValuePerBallot, absl::StrCat("slot ", accepted.slot, " under ballot ",
+        return Fail(kOneValuePerBallot, absl::StrCat("slot ", accepted.slot.value, " under ballot ",
                                                      Text(accepted.ballot), " has two values"));
       }
       known = known || vote.replica == replica;
     }
-    if (!known) votes_[accepted.slot].push_back({replica, accepted.ballot, hash});
+    if (!known) votes.push_back({replica, accepted.ballot, hash});
   }
   if (writes.promise) promised = writes.promised;
   if (writes.install) CheckKept(before, writes);
@@ -97,9 +98,9 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
 void Invariants::CheckKept(const DurableState& before, const Writes& writes) {
   const auto check = [&](const AcceptedEntry& kept) {
     if (kept.slot <= writes.drop_through || kept.slot > writes.install->index) return;
-    if (kept.slot > slots_.size() || slots_[kept.slot - 1].entry == HashOf(kept.entry)) return;
-    Fail(kOneValue, absl::StrCat("slot ", kept.slot, " stays under the snapshot of ",
-                                 writes.install->index, " with what was not chosen"));
+    if (kept.slot > chosen() || slots_[kept.slot - kFirstSlot].entry == HashOf(kept.entry)) return;
+    Fail(kOneValue, absl::StrCat("slot ", kept.slot.value, " stays under the snapshot of ",
+                                 writes.install->index.value, " with what was not chosen"));
   };
   const auto overwritten = [&](Slot slot) {
     return std::any_of(writes.accepted.begin(), writes.accepted.end(),
@@ -119,11 +120,12 @@ void Invariants::Says(const Message& message, const DurableState& disk) {
     }
   } else if (const auto* accepted = std::get_if<Accepted>(&message.body)) {
     if (!accepted->granted) return;
-    const Slot last = std::max(disk.snapshot.index, disk.log.empty() ? 0 : disk.log.back().slot);
+    const Slot last =
+        std::max(disk.snapshot.index, disk.log.empty() ? Slot{} : disk.log.back().slot);
     if (disk.promised < accepted->ballot || last < accepted->match) {
-      Fail(kDurable,
-           absl::StrCat("accepts to slot ", accepted->match, " under ", Text(accepted->ballot),
-                        ", the disk has slot ", last, " and ", Text(disk.promised)));
+      Fail(kDurable, absl::StrCat("accepts to slot ", accepted->match.value, " under ",
+                                  Text(accepted->ballot), ", the disk has slot ", last.value,
+                                  " and ", Text(disk.promised)));
     }
   } else if (const auto* prepare = std::get_if<Prepare>(&message.body)) {
     if (disk.promised < prepare->ballot) {
@@ -142,18 +144,20 @@ void Invariants::Says(const Message& message, const DurableState& disk) {
 }
 
 bool Invariants::HasVoted(ReplicaId replica, Slot slot, Ballot ballot) const {
-  return slot < votes_.size() &&
-         std::any_of(votes_[slot].begin(), votes_[slot].end(), [&](const Vote& vote) {
-           return vote.replica == replica && vote.ballot == ballot;
-         });
+  if (slot.value >= votes_.size()) return false;
+  const std::vector<Vote>& votes = votes_[slot.value];
+  return std::any_of(votes.begin(), votes.end(), [&](const Vote& vote) {
+    return vote.replica == replica && vote.ballot == ballot;
+  });
 }
 
 bool Invariants::HasMajority(Slot slot, std::uint64_t hash) const {
-  if (slot >= votes_.size()) return false;
-  for (const Vote& vote : votes_[slot]) {
+  if (slot.value >= votes_.size()) return false;
+  const std::vector<Vote>& votes = votes_[slot.value];
+  for (const Vote& vote : votes) {
     if (vote.hash != hash) continue;
     std::size_t voters = 0;
-    for (const Vote& other : votes_[slot]) {
+    for (const Vote& other : votes) {
       voters += other.ballot == vote.ballot && members().Votes(other.replica) ? 1 : 0;
     }
     if (voters >= members().quorum()) return true;
@@ -163,14 +167,15 @@ bool Invariants::HasMajority(Slot slot, std::uint64_t hash) const {
 
 void Invariants::Choose(Slot slot, std::uint64_t hash, const LogEntry& entry) {
   if (!HasMajority(slot, hash)) {
-    return Fail(kMajority, absl::StrCat("slot ", slot, " was applied first, and is not on the ",
-                                        "disks of ", members().quorum(), " voters"));
+    return Fail(kMajority,
+                absl::StrCat("slot ", slot.value, " was applied first, and is not on the ",
+                             "disks of ", members().quorum(), " voters"));
   }
   slots_.push_back({hash, 0});
   std::erase_if(proposed_, [slot](const auto& proposed) { return proposed.first <= slot; });
   if (entry.kind != LogEntry::Kind::kMembers) return;
   if (!ChangesOneVoter(members(), entry.members)) {
-    return Fail(kMembers, absl::StrCat("slot ", slot, " changes several voters"));
+    return Fail(kMembers, absl::StrCat("slot ", slot.value, " changes several voters"));
   }
   members_.emplace_back(slot, entry.members);
 }
@@ -178,26 +183,27 @@ void Invariants::Choose(Slot slot, std::uint64_t hash, const LogEntry& entry) {
 void Invariants::Applies(ReplicaId replica, Slot slot, const LogEntry& entry) {
   const std::uint64_t hash = HashOf(entry);
   if (slot > chosen() + 1) {
-    Fail(kContiguous, absl::StrCat("slot ", slot, " is applied before slot ", chosen() + 1));
+    Fail(kContiguous,
+         absl::StrCat("slot ", slot.value, " is applied before slot ", (chosen() + 1).value));
   } else if (slot == chosen() + 1) {
     Choose(slot, hash, entry);
-  } else if (slots_[slot - 1].entry != hash) {
+  } else if (slots_[slot - kFirstSlot].entry != hash) {
     Fail(kOneValue,
-         absl::StrCat("slot ", slot, " has another value at ", absl::Hex(replica.value)));
+         absl::StrCat("slot ", slot.value, " has another value at ", absl::Hex(replica.value)));
   }
 }
 
 void Invariants::HasState(ReplicaId replica, Slot slot, std::uint64_t hash) {
-  if (slot == 0) return;
+  if (slot == Slot{}) return;
   if (slot > chosen()) {
     return Fail(kContiguous, absl::StrCat(absl::Hex(replica.value), " has a state after slot ",
-                                          slot, ", which nobody applied"));
+                                          slot.value, ", which nobody applied"));
   }
   // An empty state has the hash 0 too, which does no harm.
-  std::uint64_t& known = slots_[slot - 1].state;
+  std::uint64_t& known = slots_[slot - kFirstSlot].state;
   if (known == 0) known = hash;
   if (known != hash) {
-    Fail(kSameState, absl::StrCat(absl::Hex(replica.value), " differs after slot ", slot));
+    Fail(kSameState, absl::StrCat(absl::Hex(replica.value), " differs after slot ", slot.value));
   }
 }
 

@@ -75,7 +75,7 @@ class Invariants {
   [[nodiscard]] std::uint64_t newest_epoch() const { return newest_epoch_; }
 
   /// The newest slot that anybody has applied, and the members in force after it.
-  [[nodiscard]] Slot chosen() const { return slots_.size(); }
+  [[nodiscard]] Slot chosen() const { return Slot{slots_.size()}; }
   [[nodiscard]] const Members& members() const { return members_.back().second; }
   /// All members that may be in force for a replica that knows slots up to `known` to be chosen:
   /// those after `known`, all later ones, and those that were proposed and are not decided.
@@ -98,7 +98,7 @@ class Invariants {
   void Choose(Slot slot, std::uint64_t hash, const LogEntry& entry);
   void CheckKept(const DurableState& before, const Writes& writes);
 
-  std::vector<Chosen> slots_;                      // By slot - 1.
+  std::vector<Chosen> slots_;                      // By slot - kFirstSlot.
   std::vector<std::vector<Vote>> votes_;           // By slot.
   std::vector<std::pair<Slot, Members>> members_;  // By the slot that made them.
   std::vector<std::pair<Slot, Members>> proposed_;

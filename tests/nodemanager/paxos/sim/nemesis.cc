@@ -15,7 +15,7 @@ constexpr Nanos kBelief = 800 * kMillisecond;
 }  // namespace
 
 bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) const {
-  Slot known = 0;
+  Slot known;
   for (const std::size_t index : hosts) {
     // Nobody asks a learner what it knows.
     if (!c_.invariants.members().Votes(hosts_[index].id())) continue;

@@ -11,13 +11,13 @@ std::string BallotText(Ballot ballot) {
 
 struct Words {
   std::string operator()(const PreVote& m) const {
-    return absl::StrCat("PreVote ", BallotText(m.ballot), " chosen ", m.chosen);
+    return absl::StrCat("PreVote ", BallotText(m.ballot), " chosen ", m.chosen.value);
   }
   std::string operator()(const PreVoteReply& m) const {
     return absl::StrCat("PreVoteReply ", BallotText(m.ballot), m.granted ? " granted" : " refused");
   }
   std::string operator()(const Prepare& m) const {
-    return absl::StrCat("Prepare ", BallotText(m.ballot), " chosen ", m.chosen);
+    return absl::StrCat("Prepare ", BallotText(m.ballot), " chosen ", m.chosen.value);
   }
   std::string operator()(const Promise& m) const {
     return absl::StrCat("Promise ", BallotText(m.ballot), m.granted ? " granted" : " refused",
@@ -25,18 +25,18 @@ struct Words {
                         " accepted");
   }
   std::string operator()(const Accept& m) const {
-    return absl::StrCat("Accept ", BallotText(m.ballot), " ", m.entries.size(), " from ", m.first,
-                        " chosen ", m.chosen);
+    return absl::StrCat("Accept ", BallotText(m.ballot), " ", m.entries.size(), " from ",
+                        m.first.value, " chosen ", m.chosen.value);
   }
   std::string operator()(const Accepted& m) const {
     return absl::StrCat("Accepted ", BallotText(m.ballot), m.granted ? " granted" : " refused",
-                        " match ", m.match);
+                        " match ", m.match.value);
   }
   std::string operator()(const InstallSnapshot& m) const {
-    return absl::StrCat("InstallSnapshot ", BallotText(m.ballot), " to ", m.snapshot->index);
+    return absl::StrCat("InstallSnapshot ", BallotText(m.ballot), " to ", m.snapshot->index.value);
   }
   std::string operator()(const Join& m) const {
-    return absl::StrCat("Join ", m.name, " match ", m.match);
+    return absl::StrCat("Join ", m.name, " match ", m.match.value);
   }
   std::string operator()(const TakeOver& m) const {
     return absl::StrCat("TakeOver ", BallotText(m.released));

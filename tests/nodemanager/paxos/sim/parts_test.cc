@@ -33,7 +33,7 @@ Invariants Three() {
   DurableState state;
   LogEntry first{.kind = LogEntry::Kind::kMembers};
   first.members.seats = {{"a", "a", kA}, {"b", "b", kB}, {"c", "c", kC}};
-  state.log.push_back({1, Ballot{}, first});
+  state.log.push_back({kFirstSlot, Ballot{}, first});
   Invariants invariants;
   invariants.Bootstrapped(state);
   return invariants;
@@ -41,7 +41,7 @@ Invariants Three() {
 
 /// Puts `entry` for slot 2 on the disk of `replica`.
 void Vote(Invariants& invariants, ReplicaId replica, Ballot ballot, const LogEntry& entry) {
-  invariants.BecomesDurable(replica, DurableState{}, Accepting(2, ballot, entry));
+  invariants.BecomesDurable(replica, DurableState{}, Accepting(Slot{2}, ballot, entry));
 }
 
 void CompareViolation(const Invariants& invariants, const char* expected) {
@@ -73,7 +73,7 @@ class PartsTest : public QObject {
   void Disk_KeepsWholeBatchesOnly() {
     Disk disk;
     disk.Format({.replica = kSelf});
-    Writes writes = Accepting(1, {1, kSelf}, CommandOf(5));
+    Writes writes = Accepting(Slot{1}, {1, kSelf}, CommandOf(5));
     writes.promise = true;
     writes.promised = {1, kSelf};
     disk.Begin(writes);
@@ -90,17 +90,17 @@ class PartsTest : public QObject {
 
   void Disk_ReplacesDropsAndInstalls() {
     DurableState state{.replica = kSelf};
-    for (Slot slot = 1; slot <= 4; ++slot) {
-      QCOMPARE(Write(state, Accepting(slot, {1, kSelf}, CommandOf(slot))), std::string());
+    for (Slot slot = kFirstSlot; slot <= Slot{4}; ++slot) {
+      QCOMPARE(Write(state, Accepting(slot, {1, kSelf}, CommandOf(slot.value))), std::string());
     }
-    QCOMPARE(Write(state, Accepting(3, {2, ReplicaId{8}}, CommandOf(9))), std::string());
+    QCOMPARE(Write(state, Accepting(Slot{3}, {2, ReplicaId{8}}, CommandOf(9))), std::string());
     QCOMPARE(state.log[2].ballot.round, 2U);
     QCOMPARE(state.log.size(), std::size_t{4});
     Writes install;
     auto snapshot = std::make_shared<Snapshot>();
-    snapshot->index = 3;
+    snapshot->index = Slot{3};
     install.install = snapshot;
-    install.drop_through = 2;
+    install.drop_through = Slot{2};
     QCOMPARE(Write(state, install), std::string());
     QCOMPARE(state.log.front().slot, Slot{3});
     QCOMPARE(state.chosen, Slot{3});
@@ -112,7 +112,8 @@ class PartsTest : public QObject {
     falls.promise = true;
     falls.promised = {4, ReplicaId{9}};
     QVERIFY(Write(state, falls).find("falls") != std::string::npos);
-    QVERIFY(Write(state, Accepting(2, {5, kSelf}, CommandOf(1))).find("gap") != std::string::npos);
+    QVERIFY(Write(state, Accepting(Slot{2}, {5, kSelf}, CommandOf(1))).find("gap") !=
+            std::string::npos);
   }
 
   void ToyState_ExecutesOnce() {
@@ -157,27 +158,27 @@ class PartsTest : public QObject {
     Invariants invariants = Three();
     Vote(invariants, kA, {1, kA}, CommandOf(5));
     Vote(invariants, kB, {1, kA}, CommandOf(5));
-    invariants.Applies(kA, 2, CommandOf(5));
+    invariants.Applies(kA, Slot{2}, CommandOf(5));
     QVERIFY(!invariants.violation().found());
     QCOMPARE(invariants.chosen(), Slot{2});
-    invariants.Applies(kB, 2, CommandOf(6));
+    invariants.Applies(kB, Slot{2}, CommandOf(6));
     CompareViolation(invariants, Invariants::kOneValue);
   }
 
   void Invariants_AMinorityOrTwoBallotsDoNot() {
     Invariants minority = Three();
     Vote(minority, kA, {1, kA}, CommandOf(5));
-    minority.Applies(kA, 2, CommandOf(5));
+    minority.Applies(kA, Slot{2}, CommandOf(5));
     CompareViolation(minority, Invariants::kMajority);
     Invariants ballots = Three();
     Vote(ballots, kA, {1, kA}, CommandOf(5));
     Vote(ballots, kB, {2, kB}, CommandOf(5));
-    ballots.Applies(kA, 2, CommandOf(5));
+    ballots.Applies(kA, Slot{2}, CommandOf(5));
     CompareViolation(ballots, Invariants::kMajority);
     Invariants stranger = Three();
     Vote(stranger, kA, {1, kA}, CommandOf(5));
     Vote(stranger, ReplicaId{9}, {1, kA}, CommandOf(5));
-    stranger.Applies(kA, 2, CommandOf(5));
+    stranger.Applies(kA, Slot{2}, CommandOf(5));
     CompareViolation(stranger, Invariants::kMajority);
   }
 
@@ -189,16 +190,16 @@ class PartsTest : public QObject {
 
     Invariants lower = Three();
     lower.BecomesDurable(kA, {.replica = kA, .promised = {3, kC}},
-                         Accepting(2, {2, kB}, CommandOf(5)));
+                         Accepting(Slot{2}, {2, kB}, CommandOf(5)));
     CompareViolation(lower, Invariants::kPromise);
 
     Invariants gap = Three();
-    gap.Applies(kA, 3, CommandOf(5));
+    gap.Applies(kA, Slot{3}, CommandOf(5));
     CompareViolation(gap, Invariants::kContiguous);
 
     Invariants states = Three();
-    states.HasState(kA, 1, 10);
-    states.HasState(kB, 1, 11);
+    states.HasState(kA, Slot{1}, 10);
+    states.HasState(kB, Slot{1}, 11);
     CompareViolation(states, Invariants::kSameState);
 
     Invariants leaders = Three();
@@ -219,12 +220,12 @@ class PartsTest : public QObject {
   void Invariants_RepliesNeedTheDisk() {
     const DurableState disk{.replica = kA, .promised = {2, kB}};
     Message promise{kA, kB, Promise{.ballot = {2, kB}, .granted = true}};
-    Message accepted{kA, kB, Accepted{.ballot = {2, kB}, .granted = true, .match = 0}};
+    Message accepted{kA, kB, Accepted{.ballot = {2, kB}, .granted = true}};
     Invariants invariants = Three();
     invariants.Says(promise, disk);
     invariants.Says(accepted, disk);
     QVERIFY(!invariants.violation().found());
-    std::get<Accepted>(accepted.body).match = 1;
+    std::get<Accepted>(accepted.body).match = kFirstSlot;
     invariants.Says(accepted, disk);
     CompareViolation(invariants, Invariants::kDurable);
     Invariants forgetful = Three();
@@ -237,15 +238,15 @@ class PartsTest : public QObject {
     Invariants invariants = Three();
     LogEntry change{.kind = LogEntry::Kind::kMembers};
     change.members.seats = {{"a", "a", kA}, {"b", "b", kB}};
-    invariants.Says({kA, kB, Accept{.ballot = {1, kA}, .first = 2, .entries = {change}}}, {});
-    QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
+    invariants.Says({kA, kB, Accept{.ballot = {1, kA}, .first = Slot{2}, .entries = {change}}}, {});
+    QCOMPARE(invariants.PossibleMembers(Slot{1}).size(), std::size_t{2});
     Vote(invariants, kA, {1, kA}, change);
     Vote(invariants, kC, {1, kA}, change);
-    invariants.Applies(kA, 2, change);
+    invariants.Applies(kA, Slot{2}, change);
     QVERIFY(!invariants.violation().found());
     // A replica that does not know slot 2 may still go by the members of slot 1.
-    QCOMPARE(invariants.PossibleMembers(1).size(), std::size_t{2});
-    QCOMPARE(invariants.PossibleMembers(2).size(), std::size_t{1});
+    QCOMPARE(invariants.PossibleMembers(Slot{1}).size(), std::size_t{2});
+    QCOMPARE(invariants.PossibleMembers(Slot{2}).size(), std::size_t{1});
     QCOMPARE(invariants.members().voters(), std::size_t{2});
 
     Invariants leap = Three();
@@ -253,7 +254,7 @@ class PartsTest : public QObject {
     two.members.seats = {{"a", "a", kA}};
     Vote(leap, kA, {1, kA}, two);
     Vote(leap, kB, {1, kA}, two);
-    leap.Applies(kA, 2, two);
+    leap.Applies(kA, Slot{2}, two);
     CompareViolation(leap, Invariants::kMembers);
   }
 

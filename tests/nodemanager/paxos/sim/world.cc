@@ -100,8 +100,8 @@ void World::CheckLeaders() {
     CheckPromises(host);
     if (replica->chosen() < c_.invariants.chosen()) {
       c_.invariants.Fail(Invariants::kFreshLease,
-                         absl::StrCat(host.name(), " knows slot ", replica->chosen(), " of ",
-                                      c_.invariants.chosen()));
+                         absl::StrCat(host.name(), " knows slot ", replica->chosen().value, " of ",
+                                      c_.invariants.chosen().value));
     }
   }
 }
@@ -119,7 +119,7 @@ void World::CheckBelief(const Host& leader) {
     for (Slot slot = known + 1; slot <= voter.match; ++slot) {
       if (c_.invariants.HasVoted(voter.replica, slot, ballot)) continue;
       return c_.invariants.Fail(Invariants::kBelief,
-                                absl::StrCat(leader.name(), " counts slot ", slot, " of ",
+                                absl::StrCat(leader.name(), " counts slot ", slot.value, " of ",
                                              host->name(), ", which did not accept it"));
     }
   }
@@ -240,13 +240,13 @@ void World::TellStates() {
     const DurableState& disk = host.disk().state();
     std::string text =
         absl::StrCat("id ", absl::Hex(host.id().value >> 48), " promised ", disk.promised.round,
-                     " snapshot ", disk.snapshot.index, " chosen ", disk.chosen, " last ",
-                     disk.log.empty() ? 0 : disk.log.back().slot);
+                     " snapshot ", disk.snapshot.index.value, " chosen ", disk.chosen.value,
+                     " last ", disk.log.empty() ? 0 : disk.log.back().slot.value);
     if (replica == nullptr) {
       absl::StrAppend(&text, host.state() == Host::State::kOff ? ", in stock" : ", down");
     } else {
       absl::StrAppend(&text, ", ", kRoles[static_cast<int>(replica->role())], " applied ",
-                      host.applied(), host.paused() ? ", paused" : "", ", seats");
+                      host.applied().value, host.paused() ? ", paused" : "", ", seats");
       for (const Seat& seat : replica->members().seats) {
         absl::StrAppend(&text, " ", seat.name, "=", absl::Hex(seat.replica.value >> 48));
       }
@@ -269,7 +269,7 @@ Outcome World::Run() {
   }
   if (!c_.invariants.violation().found()) Judge();
   if (c_.trace.on()) TellStates();
-  c_.tally.slots = c_.invariants.chosen();
+  c_.tally.slots = c_.invariants.chosen().value;
   c_.tally.membership_changes = c_.invariants.membership_changes();
   return {c_.invariants.violation(), c_.now, c_.tally};
 }
