@@ -289,7 +289,7 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
   closing_ = true;
   {
     const base::MutexLock lock(replica_mutex_);
-    term_ = 0;
+    term_ = {};
   }
   PublishRole();
 }
@@ -326,7 +326,7 @@ void ReplicaDriver::Step(LogInputs inputs) {
   if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
   // The term ends here, before the entries of this step are applied. So no reader under this term
   // sees what another leader has done.
-  if (out_.lost_leadership || !replica_->IsReady()) term_ = 0;
+  if (out_.lost_leadership || !replica_->IsReady()) term_ = {};
   KeepTail(out_.writes.accepted);
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
     leader_ = leader;
@@ -531,7 +531,7 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
       spdlog::error("op=disk_failed error=\"{}\"", base::Message(why));
     health_ = v1::ReplicaStatus::DISK_FAILED;
     health_detail_ = base::Message(why);
-    term_ = 0;
+    term_ = {};
     replica_.reset();
   }
   store_.reset();
@@ -588,22 +588,23 @@ void ReplicaDriver::FailWaiting(const absl::Status& why) {
 }
 
 void ReplicaDriver::PublishRole() {
-  std::uint64_t term = 0;
+  LeaderTerm term;
   std::uint64_t round = 0;
   {
     const base::MutexLock lock(replica_mutex_);
-    if (term_ == 0 && replica_ != nullptr && replica_->IsReady() && !closing_) term_ = ++terms_;
+    if (term_ == LeaderTerm{} && replica_ != nullptr && replica_->IsReady() && !closing_)
+      term_ = ++last_term_;
     term = term_;
     if (replica_ != nullptr) round = replica_->promised().round;
   }
   if (term == told_term_) return;
   // A leadership that was lost and won again within one round is told as an end and a beginning.
-  if (told_term_ != 0) {
+  if (told_term_ != LeaderTerm{}) {
     spdlog::info("op=follow");
     if (on_role_) on_role_(false);
   }
   told_term_ = term;
-  if (term == 0) return;
+  if (term == LeaderTerm{}) return;
   spdlog::info("op=lead round={} applied={}", round, applied_.load().value);
   if (on_role_) on_role_(true);
 }

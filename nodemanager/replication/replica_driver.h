@@ -25,6 +25,7 @@
 #include "nodemanager/replication/log_queue.h"
 #include "nodemanager/replication/store.h"
 #include "nodemanager/replication/transport.h"
+#include "nodemanager/state/log.h"
 #include "nodemanager/state/state_machine.h"
 #include "onepiece/v1/consensus.pb.h"
 
@@ -37,7 +38,7 @@ struct ReplicaView {
   const std::string& address;  ///< Empty before Start().
   v1::ReplicaStatus::Health health;
   const std::string& health_detail;
-  std::uint64_t term;  ///< The number of the present leadership, or 0.
+  LeaderTerm term;                                          ///< Of the present leadership, or none.
   const std::map<paxos::Slot, paxos::AcceptedEntry>& tail;  ///< The newest slots.
 };
 
@@ -154,8 +155,8 @@ class ReplicaDriver {
   std::string address_ ABSL_GUARDED_BY(replica_mutex_);
   v1::ReplicaStatus::Health health_ ABSL_GUARDED_BY(replica_mutex_) = v1::ReplicaStatus::OK;
   std::string health_detail_ ABSL_GUARDED_BY(replica_mutex_);
-  // Of the present leadership. 0: does not lead.
-  std::uint64_t term_ ABSL_GUARDED_BY(replica_mutex_) = 0;
+  // Of the present leadership. None: does not lead.
+  LeaderTerm term_ ABSL_GUARDED_BY(replica_mutex_);
   // Newest slots, for people.
   std::map<paxos::Slot, paxos::AcceptedEntry> tail_ ABSL_GUARDED_BY(replica_mutex_);
 
@@ -180,8 +181,8 @@ class ReplicaDriver {
   bool halted_ = false;                                // True after an entry of a newer version.
   std::string newer_;                                  // Describes that entry.
   base::Duration backoff_{};
-  // How many terms have begun, and the last term of which on_role_ was told.
-  std::uint64_t terms_ = 0, told_term_ = 0;
+  // The last term that has begun, and the last term of which on_role_ was told.
+  LeaderTerm last_term_, told_term_;
   bool closing_ = false;
 
   std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};

@@ -132,10 +132,10 @@ void ReplicatedLog::Read(const std::function<void(const StateMachine&)>& read) c
   driver_.ReadMachine([&](const StateMachine& machine, paxos::Slot) { read(machine); });
 }
 
-absl::StatusOr<std::uint64_t> ReplicatedLog::Term() const {
-  absl::StatusOr<std::uint64_t> term;
+absl::StatusOr<LeaderTerm> ReplicatedLog::Term() const {
+  absl::StatusOr<LeaderTerm> term;
   driver_.See([&](const ReplicaView& view) {
-    if (view.term == 0) {
+    if (view.term == LeaderTerm{}) {
       term = driver_.NotLeader(view);
     } else {
       term = view.term;
@@ -146,7 +146,7 @@ absl::StatusOr<std::uint64_t> ReplicatedLog::Term() const {
 
 // The lease and the no-op prove something only if this leadership has not ended since the read.
 // Otherwise another leader may have chosen entries in between.
-absl::Status ReplicatedLog::Confirm(std::uint64_t term) {
+absl::Status ReplicatedLog::Confirm(LeaderTerm term) {
   absl::Status leads;
   bool covered = false;
   const auto look = [&](const ReplicaView& view) {
@@ -234,7 +234,7 @@ void ReplicatedLog::DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& 
     status.set_leader(leader->name);
     status.set_leader_address(driver_.AddressOf(view, *leader));
   }
-  status.set_lease(view.term != 0 && replica.LeaseCovers(now));
+  status.set_lease(view.term != LeaderTerm{} && replica.LeaseCovers(now));
   status.set_first_slot(replica.first_slot().value);
   status.set_last_slot(replica.last_slot().value);
   status.set_chosen(replica.chosen().value);

@@ -63,8 +63,8 @@ class ReplicatedLog final : public Log {
 
   absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) override;
   void Read(const std::function<void(const StateMachine&)>& read) const override;
-  [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const override;
-  absl::Status Confirm(std::uint64_t term) override;
+  [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const override;
+  absl::Status Confirm(LeaderTerm term) override;
 
   /// Changes the seats as paxos::Replica does. Returns the seats after the change is chosen.
   absl::StatusOr<paxos::Members> AddSeat(const paxos::Seat& seat);

@@ -67,7 +67,7 @@ void Controller::Work(const std::stop_token& stop) {
 
 base::Duration Controller::DoDuties() {
   const base::Duration period = std::min<base::Duration>(options_.dead_after / 10, kPlanPeriod);
-  const absl::StatusOr<std::uint64_t> term = log_.Term();
+  const absl::StatusOr<LeaderTerm> term = log_.Term();
   if (!term.ok()) {
     failed_take_overs_ = 0;
     return period;
@@ -92,8 +92,8 @@ base::Duration Controller::DoDuties() {
   return std::min<base::Duration>(kTakeOverRetry, period);
 }
 
-absl::StatusOr<std::uint64_t> Controller::Term() const {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
+absl::StatusOr<LeaderTerm> Controller::Term() const {
+  ONEPIECE_ASSIGN_OR_RETURN(const LeaderTerm term, log_.Term());
   if (term == serving_term_) return term;
   return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
                          "this NodeManager is just beginning to lead");
@@ -101,7 +101,7 @@ absl::StatusOr<std::uint64_t> Controller::Term() const {
 
 absl::Status Controller::TakeOver() {
   const base::MutexLock lock(take_over_mutex_);
-  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, log_.Term());
+  ONEPIECE_ASSIGN_OR_RETURN(const LeaderTerm term, log_.Term());
   reports_.Clear();
   elastic_.Restart(clock_.Now());
   ONEPIECE_RETURN_IF_ERROR(Initialize());
@@ -152,7 +152,7 @@ absl::Status Controller::ApplyWorkflows() {
 // The order matters: a lease that was held before the read proves nothing about what the read saw
 // (Log::Confirm).
 absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&)>& read) {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t term, Term());
+  ONEPIECE_ASSIGN_OR_RETURN(const LeaderTerm term, Term());
   bool used = false;
   Read([&](const StateMachine& state) { used = read(state); });
   return used ? log_.Confirm(term) : absl::OkStatus();
@@ -262,7 +262,7 @@ std::vector<NodeReports::DeadNode> Controller::FindDead() {
 }
 
 void Controller::CheckLiveness() {
-  const absl::StatusOr<std::uint64_t> term = Term();
+  const absl::StatusOr<LeaderTerm> term = Term();
   if (!term.ok()) return;
   const std::vector<NodeReports::DeadNode> dead = FindDead();
   // The nodes may report to another leader by now. Only a leader that still leads may call them

@@ -78,7 +78,7 @@ class Controller {
   absl::Status TakeOver();
   /// The number of this leadership.
   /// Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
-  [[nodiscard]] absl::StatusOr<std::uint64_t> Term() const;
+  [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const;
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
   /// wakes watchers.
@@ -149,8 +149,8 @@ class Controller {
   const ControllerOptions options_;
   ElasticController elastic_;
   NodeReports reports_;
-  std::atomic<std::uint64_t> serving_term_{0};  // The term for which TakeOver() has ended.
-  int failed_take_overs_ = 0;                   // In this leadership. The worker's alone.
+  std::atomic<LeaderTerm> serving_term_{};  // The term for which TakeOver() has ended.
+  int failed_take_overs_ = 0;               // In this leadership. The worker's alone.
 
   // Held for a whole TakeOver(), so that two of them never run at once.
   base::Mutex take_over_mutex_;

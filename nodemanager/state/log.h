@@ -2,14 +2,18 @@
 // durable and puts them in one order. ReplicatedLog (nodemanager/replication) implements it.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 
+#include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "nodemanager/state/state_machine.h"
 #include "onepiece/v1/node_manager_state.pb.h"
 
 namespace onepiece::nodemanager {
+
+/// The number of a leadership of one replica. Each replica counts its own. The default, 0, means
+/// none.
+using LeaderTerm = base::Ordinal<struct LeaderTermTag>;
 
 /// The only way to change the state: Propose() takes a command and returns what it did. Only the
 /// leader can propose. Any replica can read its own state, which may be old. A read of the newest
@@ -39,11 +43,11 @@ class Log {
   /// lock that keeps commands from being applied. `read` must be short, must not call this Log, and
   /// must not keep the reference.
   virtual void Read(const std::function<void(const StateMachine&)>& read) const = 0;
-  /// Returns a number for this replica's present leadership. It is never 0, and a later leadership
-  /// has another number.
+  /// Returns a number for this replica's present leadership. A later leadership has another
+  /// number.
   ///
   /// Errors: UNAVAILABLE (NOT_LEADER).
-  [[nodiscard]] virtual absl::StatusOr<std::uint64_t> Term() const = 0;
+  [[nodiscard]] virtual absl::StatusOr<LeaderTerm> Term() const = 0;
   /// OK means that a Read() between Term() and this call saw every command that had returned a
   /// result before that Read(). After an error discard what was read.
   ///
@@ -51,7 +55,7 @@ class Log {
   /// majority.
   /// Errors: UNAVAILABLE (NOT_LEADER: the leadership of `term` has ended; OUTCOME_UNKNOWN),
   /// RESOURCE_EXHAUSTED (LOG_BUSY), DEADLINE_EXCEEDED (OUTCOME_UNKNOWN).
-  virtual absl::Status Confirm(std::uint64_t term) = 0;
+  virtual absl::Status Confirm(LeaderTerm term) = 0;
   /// Gives up the lead and asks another replica to take it. OK means that this replica no longer
   /// leads; the other may not lead yet.
   ///
