@@ -57,8 +57,8 @@ std::optional<ProgramCall> FindProgramCall(std::span<const std::string> command_
   if (verb == nullptr || verb->program == nullptr) return std::nullopt;
   ProgramCall call{.verb = verb,
                    .arguments = {words.begin() + static_cast<std::ptrdiff_t>(named), words.end()}};
-  // In front, because what stands behind "--" is no option.
-  if (json) call.arguments.insert(call.arguments.begin(), "--json");
+  // What stands behind "--" is no option.
+  if (json) call.arguments.insert(std::ranges::find(call.arguments, "--"), "--json");
   return call;
 }
 

@@ -146,8 +146,7 @@ void Acceptor::TakeSnapshot(Slot index, std::shared_ptr<const std::string> state
   }
   snapshot_ = std::move(snapshot);
   out.writes.install = snapshot_;
-  // The log began at or before the slot after the last snapshot, so `index` is not before it.
-  if (index - log_.first() >= keep) {
+  if (log_.first() + keep <= index) {
     log_.DropThrough(index - keep);
     out.writes.drop_through = std::max(out.writes.drop_through, index - keep);
   }

@@ -112,6 +112,9 @@ class VerbsTest : public QObject {
     QTest::newRow("json, before") << QStringList{"--json", "simulate", "--compare"}
                                   << "onepiece-simulate"
                                   << "--compare --json";
+    QTest::newRow("json, before what is no option")
+        << QStringList{"simulate", "--json", "--", "file"} << "onepiece-simulate"
+        << "--json -- file";
     QTest::newRow("verb of a verb") << QStringList{"bench", "ring", "--quick"} << "onepiece-bench"
                                     << "ring --quick";
   }

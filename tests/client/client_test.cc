@@ -131,7 +131,7 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy proxy("a");
     proxy.submit = [](const auto&, auto&) {
-      return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 900);
+      return Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "SET_FULL", 90'000);
     };
     manager.Serve({&proxy});
     ClientOptions options = To(manager);
