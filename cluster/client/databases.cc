@@ -45,6 +45,7 @@ absl::StatusOr<std::vector<DatabaseAnswer>> AskDatabases(Client& client) {
           rpc::Call(stub, &DatabaseStub::GetDatabase, v1::GetDatabaseRequest(), kAnswerTimeout);
     });
   }
+  // This joins the threads, which write into `answers`.
   threads.clear();
   return answers;
 }
@@ -86,6 +87,7 @@ absl::StatusOr<v1::ResultArtifact> FetchAt(const std::string& address,
     received += static_cast<std::int64_t>(response.chunk().size());
     status = sink(response.chunk());
   }
+  // Without this, Finish() would wait for a server that still has chunks to send.
   if (!status.ok()) context.TryCancel();
   const grpc::Status end = reader->Finish();
   if (!status.ok()) return status;
@@ -94,6 +96,7 @@ absl::StatusOr<v1::ResultArtifact> FetchAt(const std::string& address,
   const std::int64_t wanted =
       request.limit_bytes() > 0 ? std::min(request.limit_bytes(), rest) : rest;
   if (received != wanted) return Damaged(absl::StrCat(received, " bytes instead of ", wanted));
+  // The SHA-256 is that of the whole artifact, so nothing tells whether a part is right.
   if (received == artifact.size_bytes() && sha256.FinishHex() != artifact.sha256())
     return Damaged("its SHA-256 differs");
   return artifact;

@@ -395,6 +395,8 @@ absl::Status ProxySet::KeepWhoKnows(std::vector<Proxy>& proxies, const std::stri
 ProxySet::Round ProxySet::CallEachProxy(std::vector<Proxy> proxies, const ProxyCall& call,
                                         const CallOptions& how, base::MonotonicTime deadline,
                                         Past& past) {
+  // Sets that refused in an earlier round are not asked again, so their refusal stands until
+  // another set says something else.
   Round round{.error = past.refusal, .retry_delay = std::nullopt, .done = false};
   std::set<std::string> answered_sets = past.refused;  // A proxy has answered for these.
   std::set<std::string> holders = Holders(proxies, past.reached);

@@ -113,6 +113,8 @@ void AdviseOnDisagreement(const Replicas& replicas, std::vector<std::string>& ad
                           first->status->cluster_id()));
       continue;
     }
+    // Only replicas that have applied the same slots must have the same state. A replica that lags
+    // behind differs rightly.
     const auto [same, fresh] = by_slot.emplace(status.applied(), &replica);
     if (!fresh && same->second->status->state_hash() != status.state_hash()) {
       advice.push_back(

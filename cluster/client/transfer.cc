@@ -147,6 +147,8 @@ absl::StatusOr<v1::ResultArtifact> Client::Fetch(std::string_view uid, std::stri
       const absl::Status read = ReadStream(*reader, sink, incoming, moved);
       if (!read.ok()) context.TryCancel();
       const grpc::Status end = reader->Finish();
+      // Call() does not retry FAILED_PRECONDITION. Any code that it retries would feed a sink that
+      // has refused.
       return read.ok()
                  ? end
                  : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "stopped by the receiver");
@@ -174,6 +176,7 @@ absl::StatusOr<v1::ResultArtifact> ReceiveIntoFile(
     file.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
     return file ? absl::OkStatus() : cannot_write();
   });
+  // close() writes what is still buffered, so a full disk may show only here.
   file.close();
   if (received.ok() && !file) received = cannot_write();
   if (received.ok() && std::rename(partial.c_str(), path.c_str()) != 0) received = cannot_write();

@@ -163,6 +163,8 @@ absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
 }
 
 absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
+  // The time comes before the digests of both sides, because SettledTime() must not vouch for
+  // anything that reaches the peer after it has answered.
   const base::MonotonicTime now = clock_.Now();
   const std::vector<std::string> databases = NodeIds(*view_.routing());
   const JobStore::Filter filter = BothKeep(databases, peer.node_id());
@@ -187,6 +189,8 @@ absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
     ++stats_.compared;
     if (const auto contact = contacts_.find(peer.node_id()); contact != contacts_.end()) {
       Contact& known = contact->second;
+      // This database may lack something until a comparison finds nothing to ask for. With `more`,
+      // the buckets that are left out may hold it.
       known.settled_time.reset();
       if (!answer.more() && plan.ask_records.empty() && plan.ask_results.empty())
         known.settled_time = now;
@@ -254,6 +258,7 @@ bool AntiEntropy::PlanBucket(const std::vector<v1::JobSummary>& mine,
     if (record.empty()) continue;  // It was forgotten meanwhile.
     // The record is sent in one direction only. If the peer's record is newer, its merge sends the
     // newer record back.
+    // If our record explains their digest, the two differ only in who has the bytes.
     if (DigestOf(record.front(), their.has_bytes()) != their.digest()) {
       plan.push_records.push_back(uid);
     }
@@ -393,6 +398,7 @@ std::optional<v1::Endpoint> AntiEntropy::NextDue() {
     if (is_new || others) {
       contact.incarnation = peer.incarnation();
       contact.next = now;
+      // CompareWith() doubles the pause before Schedule() uses it.
       contact.pause = base::Scaled(options_.first_pause) / 2;
     }
     const bool ours_to_ask = self.has_value() && std::pair(self->incarnation(), self->node_id()) >

@@ -103,6 +103,8 @@ absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenExisting(
                             database->Number("SELECT count(*) FROM sqlite_master"));
   // The process that created the file was killed before its commit.
   if (tables == 0) return absl::NotFoundError("no tables");
+  // This check comes before those for damage. Otherwise damage would set another cluster's file
+  // aside, although that file must stay as it is.
   ONEPIECE_RETURN_IF_ERROR(CheckOwner(*database, options));
   {
     ONEPIECE_ASSIGN_OR_RETURN(sqlite::Statement check, database->Prepare("PRAGMA quick_check(1)"));
@@ -166,6 +168,7 @@ absl::StatusOr<std::unique_ptr<DataFolder>> DataFolder::Open(const std::string& 
     close(lock);
     return DiskError(number, "cannot open", path);
   }
+  // The object owns both descriptors from here on, so a refused lock does not leak them.
   std::unique_ptr<DataFolder> result(new DataFolder(path, lock, folder));
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "FOLDER_IN_USE",

@@ -112,6 +112,7 @@ grpc::Status DatabaseService::WatchJob(grpc::ServerContext* context,
   absl::Status status =
       base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
                       "as many calls watch jobs here as may", {{rpc::kRetryAfterMs, "1000"}});
+  // The call counts itself before it compares, so two calls cannot both take the last place.
   if (++watchers_ <= kMaxWatchers) status = Watch(*context, *uid, *writer);
   --watchers_;
   return rpc::ToGrpc(status);
@@ -151,6 +152,8 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
   const auto owner = std::make_shared<const message::Buffer>(artifact->data);
   rpc::ResultPart part{.artifact = artifact->info, .chunk = {}};
   std::span<const std::byte> rest = *range;
+  // The body runs once even for an artifact of no bytes, because its first message describes the
+  // artifact.
   do {
     const auto chunk = rest.first(std::min(kChunkBytes, rest.size()));
     rest = rest.subspan(chunk.size());

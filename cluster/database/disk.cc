@@ -55,6 +55,9 @@ absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
     spilled_.insert(files.begin(), files.end());
     kept = spilled_;
   }
+  // Recover() needs working hooks. Through them the store drops files that it does not want, and
+  // the journal forgets tombstones that were evicted. open_ comes last, because hooks and stats()
+  // use journal_ once they see it.
   store_ = &store;
   open_ = true;
   Recover(*journal_, spill_.get(), std::move(kept), store);
@@ -104,6 +107,8 @@ void Disk::Run(const std::stop_token& stop) {
       asked = asked_;
       wanted = asked_ > answered_;
     }
+    // These files go before Relieve() writes new ones, because their bytes count against the spill
+    // budget.
     for (const base::Uid& uid : gone) spill_->Remove(uid);
     const bool moved = Relieve(wanted, stop);
     const base::MutexLock lock(mutex_);
@@ -147,6 +152,8 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   }
   if (mapped.ok()) {
     spill_->Remove(*uid);
+    // If the result is gone, its purge has made room. Otherwise "true" could make Relieve() move
+    // the same result again and again.
     return store_->FindResult(*uid) == nullptr;
   }
   spdlog::warn("op=spill uid={} {}", uid->ToString(), base::View(mapped.status().message()));

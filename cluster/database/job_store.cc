@@ -92,6 +92,8 @@ absl::StatusOr<JobRecord> JobStore::Update(const v1::UpdateJobRequest& request) 
 absl::StatusOr<StoreOutcome> JobStore::StoreResult(const ResultBundle& bundle, message::Kind kind,
                                                    StoreMode mode) {
   StoreShard& shard = ShardOf(bundle.uid);
+  // A result above the whole budget must not reach MakeRoomForBytes(). It would evict every
+  // streamed result and still be refused.
   const bool ever_fits = bundle.total_bytes <= shared_->result_bytes.limit();
   while (true) {
     const std::optional<StoreOutcome> outcome = shard.StoreResult(bundle, kind, mode.hold);
@@ -267,6 +269,7 @@ JobStore::Summaries JobStore::SummariesOf(std::span<const int> buckets,
   std::array<bool, kShards> visited{};
   for (const int bucket : buckets) {
     wanted[static_cast<std::size_t>(bucket)] = true;
+    // ShardOf() puts all jobs of a bucket into this shard, so the other shards need no walk.
     visited[static_cast<std::size_t>(bucket) % kShards] = true;
   }
   const auto is_wanted = [&](const base::Uid& uid) {

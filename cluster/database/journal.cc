@@ -82,6 +82,7 @@ class SqliteJournal final : public Journal {
 
 SqliteJournal::~SqliteJournal() {
   if (!writer_.joinable()) return;
+  // The flush comes before the stop, because a writer that is asked to stop drops what waits.
   if (!Flush(clock_.Now() + kCloseLimit))
     spdlog::error("op=journal_close the disk is too slow: records are lost");
   writer_.request_stop();
@@ -139,6 +140,8 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
     recovered_.push_back(std::move(record));
   }
   if (row.ok()) return absl::OkStatus();
+  // OpenTables() does not call Load() again for the new file that it makes. Rows of the damaged
+  // file must not pass for rows of the new one.
   recovered_.clear();
   on_disk_.clear();
   damaged_.clear();
@@ -160,6 +163,8 @@ void SqliteJournal::Forget(const base::Uid& uid) { Take(uid, std::nullopt); }
 void SqliteJournal::Take(const base::Uid& uid, Change change) {
   const std::size_t bytes = change.has_value() ? change->size() : 0;
   const base::MutexLock lock(mutex_);
+  // A uid that waits already is never refused for lack of room. Otherwise the disk would get a
+  // state that is older than the last one noted.
   const auto found = waiting_.find(uid);
   if (found != waiting_.end()) {
     waiting_bytes_ -= found->second.has_value() ? found->second->size() : 0;
@@ -218,6 +223,8 @@ void SqliteJournal::WriteBehind(const std::stop_token& stop) {
     failed = !status.ok();
     {
       const base::MutexLock lock(mutex_);
+      // The same lock covers PutBack(). Otherwise Flush() could see nothing waiting and nothing
+      // being written while a failed group is not on disk.
       writing_ = 0;
       if (status.ok()) {
         stats_.written += group.size();

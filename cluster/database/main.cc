@@ -35,6 +35,8 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   node::NodeAgent agent(node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),
                                                    host.metrics_address()),
                         view);
+  // The agent starts before Recover(), because only the NodeManager tells which cluster this is.
+  // The node stays STARTING until then.
   agent.SetLoadSource([&database] { return database->load(); });
   agent.Start();
   absl::Status status = Recover(config, host, view, *database);
@@ -44,6 +46,8 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
     status = host.ReportReady();
   }
   if (status.ok()) host.WaitForShutdown();
+  // The node leaves the routing before it stops answering. database->Stop() ends the streams, for
+  // whose handlers StopServing() would wait otherwise.
   agent.Stop();
   database->Stop();
   host.StopServing();

@@ -19,6 +19,7 @@ std::vector<const std::string*> KeepersOf(const base::Uid& uid,
   for (const std::string& id : databases)
     weighed.emplace_back(node::RendezvousWeight(uid, id), &id);
   const auto heavier = [](const auto& a, const auto& b) {
+    // Equal weights need an order of their own, so that every database chooses the same keepers.
     return a.first != b.first ? a.first > b.first : *a.second < *b.second;
   };
   std::ranges::partial_sort(weighed, weighed.begin() + copies, heavier);

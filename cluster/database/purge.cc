@@ -26,6 +26,8 @@ class Purger {
   void Try(const std::string& uid) {
     const auto record = store_.Get(uid);
     if (!record.ok() || !Matches(record->job(), request_)) return;
+    // A result whose bytes lie elsewhere is acknowledged too, because the tombstone makes the other
+    // keepers drop it. Only bytes that lie here count.
     if (!request_.dry_run() && !store_.Acknowledge(uid).ok()) return;
     if (!record->has_bytes()) return;
     response_.set_results(response_.results() + 1);

@@ -14,6 +14,7 @@ void Recover(Journal& journal, Spill* spill, std::unordered_set<base::Uid> spill
     const bool wants_bytes =
         record.job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(record);
     Artifacts artifacts;
+    // `spilled` is empty when `spill` is null, so no other check is needed before Read().
     if (wants_bytes && spilled.contains(uid)) {
       // Read logs and drops a damaged file. A peer may still have the result.
       auto read = spill->Read(uid);

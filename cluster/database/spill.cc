@@ -190,6 +190,8 @@ absl::Status FileSpill::Reconcile(bool index_is_new) {
                       found.status.ok() ? "it is of another size than the index says"
                                         : std::string(base::View(found.status.message())));
       }
+      // A crash before the commit leaves at most an entry without a file. The next start drops such
+      // an entry.
       unlink(PathOf(uid).c_str());
       if (entry == entries_.end()) continue;
       entries_.erase(entry);
@@ -230,6 +232,8 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
   const base::MutexLock writing(write_mutex_);
   const std::int64_t bytes = SpillFileBytes(artifacts);
   {
+    // An older file of this result goes first. Otherwise Insert() would overwrite its entry, and
+    // its bytes would count against the budget for ever.
     const base::MutexLock lock(mutex_);
     Drop(uid);
     if (bytes > options_.budget_bytes - stats_.bytes) {
@@ -246,6 +250,7 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
   if (status.ok()) {
     auto mapped = MapSpillFile(PathOf(uid), OwnerOf(uid));
     if (mapped.ok()) return mapped;
+    // The entry exists by now, so Remove() also gives back the bytes that were reserved above.
     Remove(uid);
     status = mapped.status();
     const base::MutexLock lock(mutex_);
@@ -282,6 +287,8 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Read(const base::Uid& uid
     const base::MutexLock lock(mutex_);
     if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
   }
+  // The check reads every byte, so it runs without the lock. Remove() may take the file away
+  // meanwhile, which is no damage.
   auto artifacts = CheckSpillFile(PathOf(uid), OwnerOf(uid));
   if (artifacts.ok()) return artifacts;
   const base::MutexLock lock(mutex_);

@@ -248,6 +248,7 @@ absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
                             std::span<const StoredArtifact> artifacts) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   int fd = open(path.c_str(), kFlags | O_DIRECT, 0600);
+  // Some file systems refuse O_DIRECT here, others only at the first write (WriteBlocks).
   if (fd < 0 && errno == EINVAL) fd = open(path.c_str(), kFlags, 0600);
   if (fd < 0) return DiskError(errno, "cannot write", path);
   const File file(fd);
@@ -275,6 +276,8 @@ absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
     ONEPIECE_RETURN_IF_ERROR(writer.Write(at, artifacts[i].data.bytes(), checksums[i]));
     at += Aligned(artifacts[i].data.size());
   }
+  // The header comes after the artifacts, because their checksums are known only once they are
+  // written.
   std::vector<std::byte> header(preamble.header_bytes);
   const std::size_t checksum_bytes = checksums.size() * sizeof(std::uint32_t);
   std::memcpy(header.data() + sizeof(preamble), checksums.data(), checksum_bytes);

@@ -180,6 +180,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   Attach(*entry, std::make_shared<const Artifacts>(bundle.artifacts), bundle.total_bytes, true);
   ++shared_.stored;
   if (open && hold) {
+    // Committed() is not needed, because the record, which clients and peers see, has not changed.
     entry->held = true;
     return StoreOutcome::kHeld;
   }
@@ -189,6 +190,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
     entry->lost = false;
     Committed(*entry);
   }
+  // A kReplica comes from a database that sends the result to the other keepers itself.
   if (kind == message::Kind::kResult) Notify(*entry, Change::kResultBytes);
   return StoreOutcome::kStored;
 }
@@ -276,6 +278,7 @@ StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record
 
 void StoreShard::MarkLost(base::MonotonicTime since, const JobStore::Filter& filter) {
   const base::MutexLock lock(mutex_);
+  // The uids are collected first, because Committed() erases from the map that this loop walks.
   std::vector<base::Uid> lost;
   for (const auto& [uid, missing_since] : missing_) {
     if (missing_since <= since && filter(uid)) lost.push_back(uid);
@@ -310,6 +313,7 @@ StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record
   entry.record = std::move(record);
   entry.record_bytes = record_bytes;
   entry.known = known;
+  // SetPhase() acts only on a change of the phase, and a new entry counts as kOpen already.
   open_.insert(uid);
   if (!known && shared_.hooks.made) shared_.hooks.made(entry.record);
   Committed(entry);
@@ -381,6 +385,8 @@ void StoreShard::SetPhase(JobEntry& entry) {
   base::WallTime due = entry.due;
   const Job& job = entry.record.job();
   if (IsTombstone(phase)) {
+    // The time runs from the moment of becoming a tombstone. A tombstone that a peer sends again
+    // must not live longer for it.
     if (!was_tombstone) due = shared_.clock.WallNow() + shared_.options.tombstone_ttl;
   } else {
     due = job::FromTimestamp(phase == Phase::kEnded ? job.expire_time() : job.deadline());
@@ -455,6 +461,7 @@ void StoreShard::Erase(JobEntry& entry) {
   if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
   open_.erase(entry.uid);
   if (missing_.erase(entry.uid) > 0) --shared_.missing_results;
+  // These are copies, because erase() destroys the entry.
   const std::shared_ptr<base::CondVar> changed = entry.changed;
   const base::Uid uid = entry.uid;
   entries_.erase(uid);

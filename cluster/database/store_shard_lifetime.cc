@@ -67,6 +67,8 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
     const std::vector<Timer*> due = timers_.Advance(shared_.clock.WallNow(), kJobsAtOnce);
     seen = due.size();
     for (Timer* timer : due) {
+      // Advance() has unset the timer. Each branch either erases the entry or sets the timer again
+      // in Committed(). Otherwise the job would stay here for ever.
       JobEntry& entry = *static_cast<JobEntry*>(timer);
       if (entry.phase == Phase::kOpen) {
         FailOverdue(entry, is_alive);

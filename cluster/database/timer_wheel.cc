@@ -94,6 +94,7 @@ bool TimerWheel::MoveOn(std::uint64_t target) {
     const auto slot = static_cast<std::size_t>(std::countr_zero(later));
     const std::uint64_t step = std::uint64_t{1} << (kSlotBits * wheel);
     const std::uint64_t start = (current_ & ~(step * kSlots - 1)) + slot * step;
+    // The slots of higher wheels come later still.
     if (start > target) break;
     current_ = start;
     occupied_[wheel] &= ~(std::uint64_t{1} << slot);

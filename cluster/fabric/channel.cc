@@ -95,6 +95,7 @@ void Count(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
 absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
   Traffic traffic;
   ONEPIECE_RETURN_IF_ERROR(CheckBounds(chain, traffic));
+  // Break() of another thread stops the next chain. It does not interrupt the one under way.
   if (broken()) {
     return base::MakeError(absl::StatusCode::kUnavailable, "CHANNEL_BROKEN",
                            "the channel broke earlier");
@@ -106,6 +107,7 @@ absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime dea
     Count(failures_, 1);
     return status;
   }
+  // A failed chain counts no bytes, because nobody knows how much of it took effect.
   Count(operations_, chain.size());
   Count(bytes_written_, traffic.bytes_written);
   Count(bytes_read_, traffic.bytes_read);

@@ -46,6 +46,7 @@ absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
   region.length_bytes = reader.U64();
   region.key = reader.U64();
   region.details = reader.Text(kMaxDetailsBytes);
+  // The shm backend makes a C string of the address. A NUL would cut it short after the checks.
   const bool plausible = magic == kRegionMagic && !region.backend.empty() &&
                          !region.address.empty() && region.length_bytes > 0 &&
                          region.length_bytes <= kMaxRegionBytes &&
@@ -74,6 +75,8 @@ absl::StatusOr<Offer> Offer::Parse(std::string_view bytes) {
   Offer offer;
   const std::uint64_t magic = reader.U64();
   const std::uint64_t version = reader.U64();
+  // The version is judged before the other fields. Another version may lay them out differently,
+  // and its peer must hear PROTOCOL_VERSION and not MALFORMED_OFFER.
   if (reader.ok() && magic == kOfferMagic && version != kProtocolVersion) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "PROTOCOL_VERSION",
                            "the peer speaks version " + std::to_string(version) +

@@ -86,6 +86,7 @@ class FaultLink {
       held = std::move(held_.front());
       held_.pop_front();
     }
+    // A fence may have come since the lock was released. Execute then refuses the operation.
     (void)Execute(held->op, clock_.Now() + kLandTimeout, board);
     return true;
   }
@@ -111,6 +112,8 @@ class FaultyChannel final : public Channel {
         self_(self),
         policy_(std::move(policy)) {}
   ~FaultyChannel() override {
+    // A board that cannot revoke plays shm. There a chain's stores are the caller's own, so none is
+    // under way once the channel is gone.
     if (!board_->revokes()) link_->Discard();
   }
   FaultyChannel(const FaultyChannel&) = delete;
@@ -129,6 +132,7 @@ class FaultyChannel final : public Channel {
         case FaultKind::kDrop:
           return Lost("the operation was lost");
         case FaultKind::kTear:
+          // The half goes first, because the link refuses every operation of a dead process.
           ExecuteHalf(op, deadline);
           board_->Kill(self_);
           return Lost("the process died while it wrote");
@@ -137,6 +141,8 @@ class FaultyChannel final : public Channel {
           return Lost("the process died");
         case FaultKind::kSplit:
           ExecuteHalf(op, deadline);
+          // The policy is asked about this operation again. At 0 the index wraps, and the loop
+          // brings it back.
           --i;
           continue;
         case FaultKind::kLate:
@@ -301,6 +307,8 @@ std::string PlannedFault::reached_name() const {
 
 Fault RandomFaults::Before(const FaultPoint&) {
   const base::MutexLock lock(mutex_);
+  // One draw decides among all kinds, so the place of a kind in the list does not change its
+  // probability.
   double draw = std::uniform_real_distribution<double>(0, 1)(random_);
   const std::pair<double, FaultKind> choices[] = {{rates_.delay, FaultKind::kDelay},
                                                   {rates_.drop, FaultKind::kDrop},

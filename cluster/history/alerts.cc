@@ -128,6 +128,7 @@ void AlertEngine::Holds(const Rule& rule, const std::string& entity, std::option
 
 // Ends the alerts of a rule that could be evaluated and did not hold for them.
 void AlertEngine::HoldsNoMore(const Rule& rule) {
+  // Names of rules have no '/', so the prefix selects the alerts of this rule only.
   const std::string prefix = rule.name + "/";
   for (auto place = known_.lower_bound(prefix);
        place != known_.end() && absl::StartsWith(place->first, prefix);) {
@@ -243,6 +244,7 @@ void AlertEngine::EvaluateRule(const Rule& rule, const session::Snapshot& snapsh
 
 void AlertEngine::Evaluate(const session::Snapshot& snapshot, const session::LinkStatus& link) {
   ++evaluations_;
+  // Time never falls here, so no alert has a negative age after the clock was set back.
   now_ms_ = std::max(now_ms_, snapshot.at_ms);
   Numbers numbers;
   if (std::ranges::any_of(rules_, IsSeries)) {

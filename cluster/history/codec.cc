@@ -68,6 +68,7 @@ class IdReader {
  public:
   std::optional<std::uint32_t> Next(std::string_view& in) {
     const auto step = ReadVarint(in);
+    // Only the first id may be 0. A later step of 0 would name a series twice.
     if (!step || (*step == 0 && !first_) || *step > UINT32_MAX - last_) return std::nullopt;
     first_ = false;
     last_ += *step;

@@ -42,6 +42,7 @@ Findings StuckNodes(const session::Snapshot& snapshot, const session::LinkStatus
       FindNodes(snapshot, [](const v1::Node& node) { return node.activity() == v1::STUCK; });
   for (Finding& finding : found) {
     const auto& nodes = snapshot.cluster.value->nodes();
+    // 5 is the length of "node/". The node is always found, because the finding was made from it.
     const auto node = std::ranges::find(nodes, finding.entity.substr(5), &v1::Node::node_id);
     finding.value = static_cast<double>(node->load().no_progress_ms()) / 1000;
   }

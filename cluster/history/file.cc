@@ -264,6 +264,8 @@ bool FileLock::IsTaken(const std::string& path) {
 }
 
 FileLock::~FileLock() {
+  // The name goes while the lock is held. After close() another process may hold a lock on this
+  // name, and unlink() would take the name away from it.
   unlink(path_.c_str());
   close(file_);
 }
@@ -274,6 +276,7 @@ absl::Status FileExistsError(const std::string& path) {
 }
 
 absl::Status MoveToNewName(const std::string& from, const std::string& to) {
+  // link() fails when the name exists, where rename() would replace the file.
   if (link(from.c_str(), to.c_str()) == 0) {
     unlink(from.c_str());
     return absl::OkStatus();

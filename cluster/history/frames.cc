@@ -55,6 +55,8 @@ absl::Status FrameReader::UseLayoutOf(std::int64_t at_ms) {
   const auto sum = static_cast<std::uint32_t>(layout_.Int(2));
   if (sum != RowSum(start, layout_.Bytes(1))) return WrongSum("list of series", start);
   if (start != layout_ms_) {
+    // A step below may fail after columns_ and first_ have changed. The next call must not take
+    // them for those of the layout before.
     layout_ms_ = -1;
     ONEPIECE_ASSIGN_OR_RETURN(Layout columns, codec_->UnpackLayout(layout_.Bytes(1)));
     ONEPIECE_ASSIGN_OR_RETURN(const bool there, reference_.Start(start).Next());

@@ -104,6 +104,7 @@ Integer ToInteger(double value) {
   constexpr auto kLow = static_cast<double>(std::numeric_limits<Integer>::min());
   const auto kHigh =
       std::min(static_cast<double>(std::numeric_limits<Integer>::max()), kLargestExact);
+  // A damaged file may hold any number, and a cast that is out of range is undefined.
   return static_cast<Integer>(std::clamp(value, std::max(kLow, -kLargestExact), kHigh));
 }
 
@@ -186,6 +187,8 @@ void TakeOut(Message& message, std::string name, std::vector<Number>& numbers) {
                            field->cpp_type() == FieldDescriptor::CPPTYPE_FLOAT;
          if (std::isnan(value) || (!real && std::abs(value) >= kLargestExact)) return;
          numbers.push_back({leaf, value});
+         // An element of a repeated field keeps its place, because Walk() names elements by their
+         // index.
          if (many) {
            SetNumber(m, field, index, 0);
          } else {
@@ -228,6 +231,8 @@ class Taker {
   }
   // Takes a message that has numbers everywhere.
   void Take(const std::string& key, Message& message) {
+    // Of two messages with the same key only the first is kept. The numbers of the second would go
+    // into the series of the first.
     if (pieces_.things.contains(key)) return;
     TakeOut(message, key, pieces_.numbers);
     Keep(key, message);
@@ -613,6 +618,7 @@ std::string UnitOf(std::string_view name) {
        {"_c", "celsius"},
        {"_w", "watts"},
        {"seconds", "s"}}};
+  // The first match wins, so a longer suffix stands before its own ending.
   for (const auto& [suffix, unit] : kUnits) {
     if (name.ends_with(suffix)) return unit;
   }

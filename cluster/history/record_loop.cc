@@ -55,6 +55,7 @@ void RecordLoop::Tick() {
   if (!recorder_) return;
   const absl::Status status = recorder_->Record(snapshot, link);
   if (!status.ok() && !MayPass(status)) recorder_.reset();
+  // This looks at the disk, so it comes before state_mutex_. state() must not wait for the disk.
   const std::int64_t bytes = recorder_ ? recorder_->bytes() : 0;
   const std::int64_t ticks = recorder_ ? recorder_->ticks() : 0;
   const base::MutexLock state_lock(state_mutex_);
@@ -74,6 +75,7 @@ void RecordLoop::ShowAlerts(std::int64_t now_ms) {
 
 absl::Status RecordLoop::Start(const std::string& path, const Limits& limits) {
   const base::MutexLock lock(work_mutex_);
+  // The old recorder gives up its lock first. Otherwise Start() could not continue the same file.
   recorder_.reset();
   auto recorder = Recorder::Open(path, limits);
   if (recorder.ok()) RestoreAlerts(path);

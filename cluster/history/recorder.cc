@@ -134,6 +134,8 @@ class Recorder::Impl {
 
   const std::string path_;
   const Limits limits_;
+  // The lock comes before the file and is thus given up after it. Otherwise another recorder could
+  // open a file that this one still has open.
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<File> file_;
   std::optional<Statements> statements_;
@@ -307,6 +309,8 @@ absl::Status Recorder::Impl::Record(const session::Snapshot& snapshot,
     if (status.code() == absl::StatusCode::kResourceExhausted) gap_reason_ = "disk full";
     return status;
   }
+  // Only a committed tick counts in the windows. Otherwise they would contain ticks that the file
+  // lacks.
   for (RollupWindow& window : rollups_) window.Add(at_ms, layout_, values_);
   last_ms_ = at_ms;
   heard_at_ms_ = snapshot.at_ms;
@@ -325,6 +329,8 @@ void Recorder::Impl::StartOver() {
   jobs_.clear();
   layout_.clear();
   before_.reset();
+  // Ids that the transaction gave out are not in the file. A series with such an id would have no
+  // name.
   (void)LoadSeries();
 }
 
@@ -338,6 +344,8 @@ absl::Status Recorder::Impl::WriteTick(std::int64_t at_ms, const session::Snapsh
   if (lost_) {
     ONEPIECE_RETURN_IF_ERROR(Write({at_ms, Mark::Kind::kConnection, "cluster", "connected again"}));
   }
+  // When the jobs are no longer known, WriteShape() forgets them without a change that says so.
+  // Only a keyframe makes that right.
   const bool jobs_are_gone = !snapshot.jobs.value && !jobs_.empty();
   const bool keyframe =
       things_.empty() || gap || jobs_are_gone || at_ms - keyframe_ms_ >= kKeyframeMs;
@@ -526,6 +534,8 @@ absl::Status Recorder::Impl::Trim(std::int64_t at_ms) {
 }
 
 absl::Status Recorder::Impl::ForgetBefore(std::int64_t cutoff_ms) {
+  // The cutoff is a keyframe, which also began a new layout. So no row that stays needs one that
+  // goes. Marks are counted down while they can still be counted.
   for (const char* sql :
        {"DELETE FROM frame WHERE t_ms < ?1", "DELETE FROM layout WHERE t_ms < ?1",
         "DELETE FROM change WHERE t_ms < ?1", "DELETE FROM keyframe WHERE t_ms < ?1",

@@ -591,6 +591,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
   }
   // Lost marks stay counted, so that the copy is damaged as well.
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t lost, LostMarks());
+  // Both rows replace copies from meta, because the new file has counts of its own.
   return file.Execute(absl::StrCat(
       "INSERT OR REPLACE INTO meta SELECT 'closed', ifnull(max(tick) + 1, 0) FROM frame; INSERT OR "
       "REPLACE INTO meta SELECT 'marks', count(*) + ",

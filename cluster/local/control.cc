@@ -30,6 +30,7 @@ bool Tell(int fd, const json& line) {
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   std::size_t written = 0;
   while (written < text.size()) {
+    // SIGPIPE is ignored (SupervisorSignals), so a CLI that is gone shows as an error.
     const auto count = write(fd, text.data() + written, text.size() - written);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
@@ -148,11 +149,15 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   }
   if (options.read_only) spawn.arguments.emplace_back("--read-only");
   spawn.output_path = dir.LogFile("supervisor");
+  // A flock belongs to the open file and not to the process. So the supervisor goes on holding it
+  // when this process closes its own descriptor.
   spawn.keep_fds = {lock.fd(), report[1]};
   spawn.lifetime = Lifetime::kDetached;
   std::error_code error;
   std::filesystem::remove(spawn.output_path, error);
   const auto supervisor = Spawn(spawn);
+  // While this process had the writing end, it would never read the end of file of a supervisor
+  // that died.
   close(report[1]);
   absl::Status status =
       supervisor.ok() ? AwaitReady(report[0], options, spawn.output_path) : supervisor.status();

@@ -182,6 +182,7 @@ absl::Status CleanUp(const DataDir& dir) {
       }
     }
   }
+  // The processes are dead by now, so what they left in the fabric belongs to nobody.
   const std::string cluster_id = ReadFile(dir.path + "/cluster_id");
   if (!cluster_id.empty()) {
     const auto unlinked = fabric::UnlinkStale(cluster_id);
@@ -191,6 +192,7 @@ absl::Status CleanUp(const DataDir& dir) {
   for (const auto& entry : std::filesystem::directory_iterator(dir.RunDir(), error)) {
     std::filesystem::remove(entry.path(), error);
   }
+  // The state goes last. A clean-up that is interrupted finds the processes in it again.
   std::filesystem::remove(dir.State(), error);
   return absl::OkStatus();
 }

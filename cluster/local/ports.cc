@@ -13,6 +13,8 @@
 namespace onepiece::local {
 namespace {
 
+// Linux gives ports from 32768 on to outgoing connections (ip_local_port_range). None of them takes
+// a lower port between this look and the bind of the process that gets it.
 constexpr int kFirstPort = 20000, kEndPort = 32768;
 constexpr int kTries = 500;
 

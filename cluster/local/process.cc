@@ -50,6 +50,8 @@ std::vector<char*> Environment(bool clean) {
   signal(SIGPIPE, SIG_DFL);
   if (options.lifetime == Lifetime::kWithParent) {
     setpgid(0, 0);  // The terminal's Ctrl-C then reaches the supervisor only.
+    // The kernel sends the signal when the thread that forked ends. So a thread that lives as long
+    // as its process must spawn.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);  // The parent died before prctl took effect.
   } else {
@@ -59,6 +61,7 @@ std::vector<char*> Environment(bool clean) {
   dup2(null, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+  // The descriptors are marked and not closed, because `error_pipe` must work until exec succeeds.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
   for (const int fd : options.keep_fds) fcntl(fd, F_SETFD, 0);
   execve(arguments[0], arguments, environment);
@@ -159,6 +162,8 @@ bool WaitGone(const ProcessId& process, base::Duration limit) {
   if (fd < 0) return errno == ESRCH;
   // A process whose first thread is a zombie may still be ending. Its descriptor becomes readable
   // when all of its threads are dead.
+  // The identity is compared after the descriptor is open. Before that, the pid could still pass to
+  // another process.
   bool gone = ReadStat(process.pid).process != process;
   if (!gone) {
     pollfd poll_fd{fd, POLLIN, 0};

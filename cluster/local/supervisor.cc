@@ -102,6 +102,7 @@ SupervisorSignals::SupervisorSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  // A thread without the mask would take SIGTERM, and the process would end without Stop().
   ONEPIECE_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
   signal(SIGPIPE, SIG_IGN);
   fd_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -213,6 +214,7 @@ absl::Status Supervisor::Launch(Child& child) {
 
 Supervisor::Child* Supervisor::Reap() {
   for (Child& child : children_) {
+    // Several SIGCHLD may arrive as one signal, so every child is asked.
     int wait_status = 0;
     if (child.process.pid == 0 ||
         waitpid(child.process.pid, &wait_status, WNOHANG) != child.process.pid)
@@ -414,6 +416,7 @@ void Supervisor::StopChildren(std::size_t first, std::size_t end) {
 void Supervisor::Stop() {
   if (stopped_) return;
   stopped_ = true;
+  // The nodes say goodbye to the NodeManagers, so those end last.
   StopChildren(first_node(), children_.size());
   StopChildren(0, first_node());
   if (const absl::Status status = CleanUp(options_.dir); !status.ok()) {

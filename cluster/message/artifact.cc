@@ -64,6 +64,8 @@ std::shared_ptr<std::byte[]> AllocateAligned(std::size_t bytes) {
 }
 
 Buffer Buffer::FromString(std::string bytes) {
+  // The string moves before its bytes are taken. A short string keeps them inside the object, so an
+  // earlier span would dangle.
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
   return {owner, std::as_bytes(std::span(*owner))};
 }

@@ -208,6 +208,8 @@ absl::StatusOr<WireHeader> ReadHeader(std::span<const std::byte> bytes) {
   if (bytes.size() > kMaxMessageBytes) return Malformed("larger than 4 GiB");
   std::memcpy(&wire, bytes.data(), sizeof(wire));
   if (wire.magic != kMagic) return Malformed("wrong magic");
+  // The version comes before the checksum, because another version's header may have another size.
+  // The error must name the version and not a wrong checksum.
   if (wire.version != kVersion) {
     return Malformed("format version " + std::to_string(wire.version) +
                      "; this program reads version " + std::to_string(kVersion));
@@ -360,6 +362,8 @@ absl::StatusOr<Encoded> Encode(const Message& message) {
   encoded.head = std::make_unique<std::byte[]>(head_bytes);
   const std::span<std::byte> head(encoded.head.get(), head_bytes);
   std::ranges::copy(std::as_bytes(std::span(table_text)), head.subspan(sizeof(header)).begin());
+  // The head's checksum follows at the end: the header holds the checksum of all that comes after
+  // it.
   encoded.pieces.push_back({head, 0});
   AppendArtifacts(table, encoded);
 
@@ -389,6 +393,7 @@ absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum) {
   Message message;
   ONEPIECE_RETURN_IF_ERROR(ReadHeaderFields(wire, message.header));
   v1::ArtifactTable table;
+  // ReadHeader has bounded table_bytes by 1 MiB, so the cast loses nothing.
   if (!table.ParseFromArray(payload.data(), static_cast<int>(wire.table_bytes)))
     return Malformed("unreadable table");
   ONEPIECE_RETURN_IF_ERROR(

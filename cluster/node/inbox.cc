@@ -122,12 +122,14 @@ void RingInbox::NoteMalformed(const absl::Status& status) {
 }
 
 void RingInbox::Close() {
+  // The flag comes first: after Interrupt every Wait returns at once, and Receive must see why.
   closed_ = true;
   consumer_->Interrupt();
 }
 
 RingStats RingInbox::stats() const {
   const ring::Consumer::Fill fill = consumer_->fill();
+  // A ring of lanes has no memory before its first producer, and shows one lane's size until then.
   return {.slots = std::max<std::uint64_t>(fill.slots, options_.slots),
           .slots_used = fill.messages,
           .capacity_bytes = std::max(fill.capacity_bytes, options_.capacity_bytes),
@@ -204,6 +206,7 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const
   ring_options.capacity_bytes = options.capacity_bytes;
   ring_options.slots = options.slots;
   ring_options.max_producers = options.max_producers;
+  // The ring refuses to remember fewer producers than it lets in.
   ring_options.dedup_producers = std::max(ring_options.dedup_producers, options.max_producers);
   ring_options.timeouts = options.timeouts;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,

@@ -161,6 +161,7 @@ struct JobRecords::Impl {
           continue;
         }
       } else if (response.ok()) {
+        // Only a write says which database has the newest record. A read does not.
         locations.Note(uid, database.node_id());
       }
       if (response.ok() || !misses.Take(response.status())) return response;
@@ -212,6 +213,7 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
       const auto event =
           queue.AsyncNext(&tag, &ok, gpr_time_from_nanos(kPollInterval.count(), GPR_TIMESPAN));
       if (event == grpc::CompletionQueue::GOT_EVENT) return ok;
+      // gRPC uses `item` or `status` until the operation completes, even after a cancellation.
       if (!ended.ok()) continue;
       if (!keep_going()) ended = Cancelled();
       if (clock.Now() - idle_since > idle_limit) {
@@ -223,6 +225,7 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
   };
 
   Item item;
+  // Any pointer serves as the tag, because one operation is under way at a time.
   reader->StartCall(&item);
   bool alive = completes();
   while (alive) {
@@ -395,6 +398,7 @@ absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
       const absl::Status status =
           impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
       if (ended) return absl::OkStatus();
+      // `note` has ended this stream, because the next database may still have the result.
       if (lost.has_value() && absl::IsCancelled(status) && keep_going()) continue;
       // A stream that ends with OK before its job has ended comes from a database that shuts down.
       if (!status.ok() && !misses.Take(status)) return status;
@@ -464,6 +468,7 @@ JobPosition JobPosition::Of(const v1::Job& job) {
 }
 
 std::optional<JobPosition> JobPosition::Parse(std::string_view page_token) {
+  // The search starts at 1, because a negative time begins with a dash of its own.
   const std::size_t dash = page_token.find('-', 1);
   if (dash == std::string_view::npos) return std::nullopt;
   JobPosition position;

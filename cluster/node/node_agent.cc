@@ -157,7 +157,10 @@ NodeAgent::Impl::Call::Call(Impl& impl, Stream stream, std::string where)
     : owner(impl), kind(stream), address(std::move(where)) {
   const base::MutexLock lock(owner.mutex_);
   owner.calls_.emplace(this, false);
+  // Stop() cancels the calls that it finds. This call came too late for that.
   if (owner.stopping_) context.TryCancel();
+  // Only a stream that begins now is the new cluster's. A table of an older stream must not pass as
+  // the first one of the new cluster.
   if (kind == Stream::kRouting && owner.other_cluster_) {
     owner.other_cluster_ = false;
     owner.any_epoch_ = true;
@@ -210,6 +213,7 @@ void NodeAgent::Impl::Stop() {
   }
   for (std::jthread& thread : threads_) thread.request_stop();
   threads_.clear();  // Joins.
+  // The goodbye comes after the threads: a later report would register the node again.
   Deregister();
 }
 
@@ -311,6 +315,7 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
     }
     other_cluster_ |= moved;
     view_.SetCluster(response.cluster_id(), response.cluster_secret());
+    // The bounds keep a NodeManager that says 0 from making this node report without a pause.
     report_interval_ =
         std::chrono::milliseconds(std::clamp(response.report_interval_ms(), 10, 60000));
     registered_ = was_registered_ = true;
@@ -330,6 +335,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + report_interval_,
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
+    // The flag falls before the call, so that a SetState() during the call makes another report.
     report_now_ = false;
     request.set_node_id(options_.node_id);
     request.set_incarnation(view_.incarnation());
@@ -341,6 +347,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     request.set_load_failed(status_.load_failed);
     request.set_routing_epoch(view_.routing()->epoch());
   }
+  // The source runs without the mutex, because it may call SetState().
   if (load_source) *request.mutable_load() = load_source();
   const absl::StatusOr<v1::ReportNodeResponse> response =
       Ask(stop, "report", &NodeManagerStub::ReportNode, request);
@@ -354,6 +361,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     Unregister(response.status());
   } else {
     const base::MutexLock lock(mutex_);
+    // The next attempt waits for the loop's backoff alone, not for a whole interval too.
     report_now_ = true;
   }
   return response.status();
@@ -367,6 +375,8 @@ void NodeAgent::Impl::Unregister(const absl::Status& why) {
     // An incarnation that was declared dead stays dead, because its work is being redone elsewhere.
     if (stale) BeginIncarnation(std::max(view_.incarnation(), KnownIncarnation(why)));
   }
+  // The stream belongs to a registration that is over. AssignmentLoop() opens another one once the
+  // node is registered again.
   CancelStreams(Stream::kAssignment);
 }
 
@@ -487,6 +497,8 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
         },
         [&](const v1::Assignment& assignment) {
           on_assignment(assignment);
+          // The callback comes first: it finishes the work of the set before, which needs that
+          // set's routing.
           Follow(assignment.workflow_set());
         });
   }

@@ -85,6 +85,8 @@ struct Link {
   Link(v1::Endpoint consumer, Goodbyes& all) : endpoint(std::move(consumer)), goodbyes(all) {}
   /// Says good-bye, so that the consumer keeps no place for a producer that is gone.
   ~Link() {
+    // The producer goes before the good-bye. The ring takes a good-bye to mean that none of the
+    // producer's operations is under way, which nobody can enforce on shm.
     producer.reset();
     if (open_incarnation != 0) goodbyes.Say(std::move(stub), producer_id, open_incarnation);
   }
@@ -182,6 +184,8 @@ class RingOutbox final : public Outbox {
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
                                               const Destination& destination,
                                               base::MonotonicTime deadline) {
+  // The patience is compared before it is added, because its default, Duration::max(), would
+  // overflow.
   Delivery delivery{.message = message,
                     .encoded = {},
                     .deadline = deadline,
@@ -287,6 +291,8 @@ absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
         delivery.id, delivery.encoded.pieces, std::min(delivery.deadline, patience));
     CountRoundTrips(link);
     ONEPIECE_RETURN_IF_ERROR(result.status());
+    // The producer goes before the next OpenRing, which tells the ring that the former one is
+    // destroyed.
     if (result->reconnect) link.producer.reset();
     if (result->outcome == ring::SendOutcome::kOk) return Outcome::kOk;
     delivery.last_error = result->detail;
@@ -309,6 +315,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   {
     const base::MutexLock lock(mutex_);
     const auto now = static_cast<std::uint64_t>(clock_.WallNow().time_since_epoch().count());
+    // The ring refuses an incarnation that is not greater than the last one of the producer id.
     last_open_ = std::max(last_open_ + 1, now);
     request.set_incarnation(last_open_);
   }
@@ -381,6 +388,7 @@ bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
 }
 
 absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
+  // Pause() returns false before its limit only because of Close().
   if (clock_.Now() < delivery.patience) {
     return base::MakeError(absl::StatusCode::kCancelled, "OUTBOX_CLOSED", "the outbox is closed");
   }

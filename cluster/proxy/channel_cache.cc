@@ -14,6 +14,7 @@ std::shared_ptr<grpc::Channel> ChannelCache::Get(const std::string& address) {
   const base::MutexLock lock(mutex_);
   const auto found = channels_.find(address);
   if (found != channels_.end()) return found->second;
+  // Calls in progress share their channels, so this cuts nobody off.
   if (channels_.size() >= kMaxChannels) channels_.clear();
   return channels_[address] = rpc::MakeChannel(address);
 }
@@ -25,6 +26,7 @@ void ForEachEndpoint(std::span<const v1::Endpoint> endpoints,
   const auto work = [&] {
     for (std::size_t i = next++; i < endpoints.size(); i = next++) call(endpoints[i]);
   };
+  // `threads` comes last: its destructor joins the threads, and they use what is above.
   std::vector<std::jthread> threads;
   for (std::size_t i = 1; i < std::min(kMaxThreads, endpoints.size()); ++i)
     threads.emplace_back(work);

@@ -68,6 +68,7 @@ std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,
 }
 
 std::shared_ptr<const void> DirectFetch::TakeRoom(std::int64_t bytes) {
+  // Adding comes before comparing, so two callers cannot both take the last room.
   if (used_->fetch_add(bytes) + bytes > kMaxBytes) {
     used_->fetch_sub(bytes);
     return nullptr;

@@ -49,6 +49,8 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   agent.Start();
   absl::Status status = host.ReportReady();
   if (status.ok()) host.WaitForShutdown();
+  // The node leaves the routing before it stops answering. Close() and Stop() then end the handlers
+  // that wait, for which StopServing() would wait otherwise.
   agent.Stop();
   outbox->Close();
   proxy.Stop();

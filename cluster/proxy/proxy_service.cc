@@ -234,6 +234,7 @@ grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRe
   if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  // Delete() would end the job in the record only, and the instances would compute on for nobody.
   const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);
   if (record.ok() && !job::IsTerminal(record->job().state())) {
     if (const auto cancelled = Cancel(*uid); !cancelled.ok())
@@ -295,6 +296,7 @@ void ProxyService::ShowLevels() {
     gone.erase(level.pool);
     shown_pools_.insert(level.pool);
   }
+  // A pool that is gone shows NaN, because 0 is a level that a pool can have.
   for (const std::string& pool : gone) show(pool, std::numeric_limits<double>::quiet_NaN());
 }
 

@@ -157,6 +157,7 @@ base::Duration LeaderSearch::Failed(const absl::Status& status) {
     if (fresh(all[(from + i) % all.size()])) now_ = all[(from + i) % all.size()];
   }
   if (!now_.empty()) {
+    // Only the belief that has just failed is replaced, and not one that another caller has found.
     if (believed == failed) replicas_.SetLeader(now_, false);
     return base::Duration::zero();
   }

@@ -137,6 +137,7 @@ Status SerializationTraits<ResultPart, void>::Serialize(const ResultPart& part, 
     onepiece::rpc::AppendVarint(head, static_cast<std::uint32_t>(artifact.size()));
     head += artifact;
   }
+  // An empty chunk is left out, because a generated message would leave it out too.
   if (const std::size_t bytes = part.chunk_bytes(); bytes > 0) {
     onepiece::rpc::AppendVarint(head, onepiece::rpc::kChunkTag);
     onepiece::rpc::AppendVarint(head, static_cast<std::uint32_t>(bytes));

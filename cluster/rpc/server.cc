@@ -132,6 +132,8 @@ void Server::SetHealth(ServingStatus health) {
 }
 
 void Server::Shutdown(base::Duration grace) {
+  // Handlers of long streams look at this token. If it came later, they would use up the whole
+  // grace.
   stopping_.request_stop();
   if (server_ == nullptr) return;
   server_->GetHealthCheckService()->Shutdown();

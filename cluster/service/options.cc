@@ -128,6 +128,8 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
   }
   absl::Status status = file.empty() ? absl::OkStatus() : config::LoadYamlFile(file, config_);
   for (const Binding& binding : bindings_) {
+    // A switch that nobody gave holds one empty text (above). So an empty value never overrides the
+    // file.
     const bool given = !binding.given.empty() && binding.given != std::vector<std::string>{""};
     if (status.ok() && given) status = SetField(binding);
   }

@@ -85,6 +85,7 @@ absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
 }
 
 absl::Status Host::ReportReady() {
+  // Whoever waits for the ready file may call at once, so the health comes first.
   server_->SetHealth(rpc::ServingStatus::kServing);
   if (node_.ready_file().empty()) return absl::OkStatus();
   const nlohmann::json ready = {
@@ -111,6 +112,7 @@ std::stop_token Host::stopping() const { return server_->stopping(); }
 
 void Host::StopServing() {
   server_->Shutdown(kGrace);
+  // Scrapes read objects of the program's body (OnScrape), which go after this call.
   metrics_->Stop();
 }
 

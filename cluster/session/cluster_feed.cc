@@ -297,6 +297,8 @@ class ClusterFeed {
     if (answer->cluster_id() != picture_.cluster().cluster_id()) return;
     if (!picture_.Take(*std::move(answer), 0).ok()) return;
     ++updates_;
+    // The stream of an old server may say nothing for 5 s. Without this, the connection would look
+    // like Lagging again and again.
     if (!telemetry_) TellHeard(0);
   }
 

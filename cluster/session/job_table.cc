@@ -36,6 +36,7 @@ bool JobTable::Told(const std::string& set, google::protobuf::RepeatedPtrField<v
     }
     if (known) {  // Its time of creation has changed, and so has its place in the list.
       const auto at = before->second;
+      // The keys of by_uid_ are views into rows_, so they go first.
       by_uid_.erase(before);
       rows_.erase(at);
     }
@@ -56,6 +57,7 @@ void JobTable::Trim() {
     for (auto at = rows_.end(); rows_.size() > max_jobs_ && at != rows_.begin();) {
       --at;
       if (ended_only && !client::IsTerminal(at->second.entry.job->state())) continue;
+      // As in Told(), the view goes before the text that it points into.
       by_uid_.erase(at->first.uid);
       at = rows_.erase(at);
       trimmed_ = true;

@@ -84,12 +84,15 @@ class SetFeed {
     if (relist_) {
       relist_ = false;
       listing_ = true;
+      // The mark comes before the first page, so a job that another list tells of meanwhile is not
+      // taken for missing.
       list_mark_ = table_.Mark();
       list_request_ = Page(kFirstPage);
       told_ = 0;
       next_relist_ = base::SystemClock().Now() + kRelist;
     }
     if (listing_) ONEPIECE_RETURN_IF_ERROR(ContinueList(stop));
+    // A list that begins now has just told the newest jobs.
     if (!first) ONEPIECE_RETURN_IF_ERROR(AskNewest(stop));
     ONEPIECE_RETURN_IF_ERROR(ScanActive(stop));
     return AskUntold(stop);
@@ -257,9 +260,11 @@ std::set<std::string> SetsOf(const v1::Cluster& cluster) {
 void FollowJobs(Feeds& feeds, const std::stop_token& stop) {
   JobTable table(feeds.options.max_jobs);
   std::uint64_t wakes = 0;
+  // This comes after `table`, because its threads use the table and are joined first.
   std::map<std::string, std::jthread> followed;
   do {
     const auto cluster = feeds.board.cluster();
+    // `continue` goes to the Sleep() below, not past it.
     if (cluster == nullptr) continue;
     const std::set<std::string> sets = SetsOf(*cluster);
     if (sets.empty() && followed.empty())

@@ -35,6 +35,7 @@ class LogTail::Impl {
       : min_level_(min_level), backlog_(backlog), user_agent_(std::move(user_agent)) {}
 
   ~Impl() {
+    // All threads are told before the first is joined, so their calls end at the same time.
     for (auto& [process, thread] : threads_) thread.request_stop();
   }
 
@@ -55,6 +56,8 @@ class LogTail::Impl {
       at->second.request_stop();
       left.insert(threads_.extract(at++));
     }
+    // This joins the threads before Forget(). Otherwise one of them could still add an error of a
+    // process that nobody follows.
     left.clear();
     Forget(wanted);
     for (const auto& [process, id] : wanted) {
@@ -128,6 +131,8 @@ class LogTail::Impl {
       unreachable_.erase(process.node_id);
       dropped_ += response.dropped();
       for (v1::LogLine& line : *response.mutable_lines()) {
+        // A process that has restarted counts from the beginning. It is another Process here, with
+        // a `last` of its own.
         if (line.number() <= last) continue;
         last = line.number();
         waiting_.push_back({process.node_id, std::move(line)});

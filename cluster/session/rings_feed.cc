@@ -7,6 +7,8 @@ namespace {
 
 std::optional<RingRates> RatesBetween(const v1::RingCounters& a, const v1::RingCounters& b,
                                       std::int64_t between_ms) {
+  // A counter that fell belongs to a ring that began anew. The unsigned difference would be a huge
+  // rate.
   const bool fell = b.delivered() < a.delivered() || b.delivered_bytes() < a.delivered_bytes() ||
                     b.stalls() < a.stalls() || b.corrupted() < a.corrupted() ||
                     b.duplicates() < a.duplicates();

@@ -89,6 +89,7 @@ class Metrics::Scrape final : public prometheus::Collectable {
 
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override {
     const base::MutexLock lock(mutex_);
+    // The lock is held, so an update must not call OnScrape().
     for (const auto& update : updates_) update();
     return registry_.Collect();
   }

@@ -28,6 +28,7 @@ void Spans::Record(const base::Uid& uid, v1::Span span) {
   span.set_node(node_);
   span.set_operation(base::ToUtf8(span.operation(), kMaxTextBytes));
   span.set_stage(base::ToUtf8(span.stage(), kMaxTextBytes));
+  // A protobuf map has no order. Sorting decides which attributes survive the limit.
   std::map<std::string, std::string> sorted(span.attributes().begin(), span.attributes().end());
   span.clear_attributes();
   for (const auto& [key, value] : sorted) {

@@ -7,6 +7,7 @@ namespace onepiece::values {
 absl::StatusOr<fabric::RemoteRegion> Enrollments::Enroll(fabric::Region& region,
                                                          const std::string& peer,
                                                          const fabric::Offer& offer) {
+  // The new enrollment comes first, so that a failure leaves the old one as it is.
   auto access = region.Accept(offer);
   if (!access.ok()) return access.status();
   // A former process of the node that may still write stays known, so that Fence tells the truth.

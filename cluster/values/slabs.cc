@@ -37,6 +37,7 @@ struct Segment {
   std::uint32_t id = 0;
   bool single = false;  // One slab takes the whole segment.
   std::unique_ptr<fabric::Region> region;
+  // The enrollments come after the region, so that their accesses are destroyed first.
   Enrollments enrollments;
   std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
   std::map<std::uint64_t, std::uint64_t> used;  // Offset → length asked for.
@@ -219,6 +220,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
 void SlabsImpl::GiveBack(const Place& place) {
   Retired retired;  // Freed without the lock.
   const base::MutexLock lock(mutex_);
+  // The segment is still here: only segments in empty_ are retired, and they have no slabs.
   Segment& segment = *segments_.at(place.segment);
   segment.used.erase(place.offset);
   std::uint64_t offset = place.offset;
@@ -274,6 +276,7 @@ void SlabsImpl::Retire(std::uint32_t id, Retired& retired) {
   Segment& segment = *found->second;
   stats_.registered_bytes -= segment.size();
   --stats_.segments;
+  // GiveBack joins neighbours, so an empty segment is one free extent.
   RemoveFree(segment, 0, segment.size());
   by_address_.erase(segment.region->bytes().data());
   std::erase(empty_, id);

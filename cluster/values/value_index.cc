@@ -19,8 +19,8 @@ constexpr std::size_t kLineBytes = 8 * kLineWords;
 constexpr std::size_t kBucketWords = kBucketBytes / 8;
 constexpr std::size_t kBucketLines = kBucketWords / kLineWords;
 constexpr std::size_t kCheckWord = kLineWords - 1;
-// The mean number of lines in a bucket of a full index. About one bucket in 1000 then has more than
-// kBucketLines.
+// The mean number of lines in a bucket of a full index. About one bucket in 1000 is then full, as
+// the Poisson distribution says.
 constexpr std::uint64_t kMeanLines = 2;
 constexpr std::uint64_t kMaxValues = std::uint64_t{1} << 24;
 
@@ -107,6 +107,8 @@ bool RegionIndex::Put(const ValueKey& key, const ValueEntry& entry) {
   std::byte* line = FindLine(key, bucket);
   if (line == nullptr) line = FreeLine(bucket);
   if (line == nullptr) return false;
+  // The line changes in place, so that a key never has two lines. Meanwhile its check is wrong, and
+  // a reader sees a miss.
   fabric::StoreWords(line, MakeLine(key, entry));
   return true;
 }
@@ -157,6 +159,7 @@ absl::StatusOr<std::unique_ptr<ValueIndex>> ValueIndex::Create(fabric::Fabric& f
   }
   const std::uint64_t buckets = (values + kMeanLines - 1) / kMeanLines;
   ONEPIECE_ASSIGN_OR_RETURN(auto region, fabric.Register(buckets * kBucketBytes, "value-index"));
+  // A fresh region is zeros, which is a table of free lines.
   return std::make_unique<RegionIndex>(std::move(region));
 }
 

@@ -28,6 +28,8 @@ LocalCluster::LocalCluster(QString data_dir, QObject* parent)
 }
 
 LocalCluster::~LocalCluster() {
+  // waitForFinished() emits finished(), and Ended() must not run on an object that is being
+  // destroyed.
   process_.disconnect(this);
   if (state_ == State::kStopped) return;
   // If the cluster is still starting, `down` waits until that program has ended.

@@ -139,6 +139,7 @@ int main(int argc, char** argv) {
   const gui::Settings settings = options.settings.values;
   options.ApplyLook();
   gui::MainWindow window(std::move(options), std::make_unique<gui::ShownCluster>());
+  // It comes after the window, so that it is joined before the window is destroyed.
   const std::jthread ender([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       // A signal closes the window as the operator would, so that settings are saved and the local

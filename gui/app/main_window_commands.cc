@@ -217,11 +217,13 @@ QString MainWindow::CliLine(const QString& cli) const {
 
 void MainWindow::RunPalette() {
   CommandPalette dialog(PaletteEntries(), this);
+  // The palette is closed when the command runs, because a command may open a dialog of its own.
   if (dialog.exec() == QDialog::Accepted && dialog.chosen()) dialog.chosen()();
 }
 
 void MainWindow::RunConnections() {
   ConnectionsDialog dialog(options_.settings.values.connections, *local_, this);
+  // Queued, so that the file dialog opens after the exec() below has returned.
   connect(&dialog, &ConnectionsDialog::OpenRecording, this, &MainWindow::RunOpenRecording,
           Qt::QueuedConnection);
   const bool chosen = dialog.exec() == QDialog::Accepted && dialog.chosen().has_value();

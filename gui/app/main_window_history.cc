@@ -231,6 +231,8 @@ void MainWindow::RunExportRange() {
 void MainWindow::ExportRange(const std::string& from, history::Interval part, const QString& path) {
   const QString file = SafeText(QFileInfo(path).fileName().toStdString(), 80);
   const int number = shown_cluster_->operations().Begin(tr("Export %1").arg(file));
+  // A worker thread calls this, and may only ask whether the window is still there. All else runs
+  // on the GUI thread.
   const auto note = [window = QPointer(this), number](double share) {
     QMetaObject::invokeMethod(
         qApp,

@@ -102,6 +102,7 @@ void JobRows::Compute() {
                  watched = std::move(watched), before = made_] {
     const auto made =
         std::make_shared<const JobArrangement>(Arrange(list, filter, sort, now_ms, watched));
+    // The destructor of `worker_` waits for this task, so `this` is still a QObject here.
     // Qt drops the queued call if this object is destroyed first.
     QMetaObject::invokeMethod(
         this, [this, made, edit = Compare(before->rows, made->rows)] { Take(made, edit); },

@@ -324,6 +324,8 @@ void SubmitDialog::Say(const QString& text, bool bad) {
 }
 
 void SubmitDialog::reject() {
+  // QDialog::reject() would emit finished(), which deletes the dialog (JobsView::Submit). The
+  // answer goes to nobody then, and nobody hears whether the job was taken.
   if (sending_) {
     hide();
     return;

@@ -125,6 +125,7 @@ void LogsView::ApplyFilter() {
 void LogsView::Begin() {
   if (tail_ != nullptr || shown_cluster().session() == nullptr) return;
   const auto wanted = static_cast<v1::LogLevel>(level_->currentData().toInt());
+  // Levels above INFO only filter what has come. So a lower level shows those lines at once.
   tail_ = std::make_shared<session::LogTail>(std::min(wanted, v1::LOG_INFO), kBacklog,
                                              session::SessionOptions().user_agent);
   followed_.clear();
@@ -135,6 +136,7 @@ void LogsView::Begin() {
 void LogsView::End() {
   take_.stop();
   if (tail_ == nullptr) return;
+  // The destructor of LogTail waits for its threads, and the GUI thread must not.
   tailing_.start([tail = std::move(tail_)]() mutable { tail.reset(); });
   tail_ = nullptr;
 }

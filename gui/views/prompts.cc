@@ -171,6 +171,7 @@ void TellFailure(QWidget* parent, const QString& what, const absl::Status& statu
   box->setInformativeText(advice.isEmpty() ? details : details + QStringLiteral("\n\n") + advice);
   for (auto* label : box->findChildren<QLabel*>()) label->setTextFormat(Qt::PlainText);
   QPushButton* copy = box->addButton(QObject::tr("Copy details"), QMessageBox::ActionRole);
+  // QMessageBox closes on a click of any of its buttons. This one must leave the box open.
   copy->disconnect();
   QObject::connect(copy, &QPushButton::clicked, box, [what, details, status] {
     QApplication::clipboard()->setText(

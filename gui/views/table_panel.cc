@@ -172,6 +172,7 @@ QTableView* MakeTable(const QString& name, QAbstractItemModel* model, QWidget* p
   header->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   header->setContextMenuPolicy(Qt::CustomContextMenu);
   header->setSortIndicatorClearable(true);
+  // setSortingEnabled() sorts at once by the indicator, so the indicator is cleared first.
   header->setSortIndicator(-1, Qt::AscendingOrder);
   table->setSortingEnabled(true);
   QObject::connect(header, &QWidget::customContextMenuRequested, table,
@@ -226,6 +227,8 @@ void TablePanel::FitColumns(int max_characters) {
   needed_.assign(static_cast<std::size_t>(rows_->columnCount()), 0);
   table_->viewport()->installEventFilter(this);
   connect(header, &QHeaderView::sectionResized, this, [this](int column) {
+    // The last section stretches with the window, so its size says nothing about the operator's
+    // wish.
     if (!fitting_ && column + 1 < rows_->columnCount()) fit_characters_ = 0;
   });
   Fit();

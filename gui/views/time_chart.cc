@@ -261,6 +261,7 @@ void TimeChart::Invalidate() {
   QMetaObject::invokeMethod(
       this,
       [this] {
+        // A hidden chart stays dirty until showEvent() draws it.
         if (isVisible()) Redraw();
       },
       Qt::QueuedConnection);

@@ -107,6 +107,8 @@ absl::Status CheckBounds(const StateMachine& state, const v1::Plan& plan) {
   std::map<Place, int> after = before;
   for (const v1::Move& move : plan.moves()) {
     const v1::NodeRecord& record = state.nodes().at(move.node_id());
+    // CountInstances() leaves out an instance whose model does not load, so `before` does not hold
+    // it.
     if (!record.load_failed()) --after[PlaceOf(record, move.from())];
     ++after[PlaceOf(record, move.to())];
   }

@@ -174,6 +174,8 @@ class Steps {
       taken += PlaceOf(*moved, move.from()) == place ? 1 : 0;
       taken -= PlaceOf(*moved, move.to()) == place ? 1 : 0;
     }
+    // CountInstances() counts a PENDING move at its destination already. So all moves of one step
+    // see the pool as it will be.
     const std::map<std::pair<std::string, std::string>, int> counts = CountInstances(state_);
     const auto found = counts.find(place);
     return taken > 0 && (found == counts.end() ? 0 : found->second) < pool->min_instances;

@@ -43,6 +43,8 @@ GroupProbe ProbeGroup(const ReplicatedLogOptions& options) {
     } else if (status->group() != 0) {
       probe.have_group = true;
     } else if (status->bootstraps() && status->name() < options.name) {
+      // Only the first by name may begin. Otherwise two seats that find each other empty would
+      // begin a group each.
       wait_for(*seat, "was told to begin it, too, and comes first");
     }
   }

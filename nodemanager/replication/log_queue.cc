@@ -13,6 +13,8 @@ constexpr std::size_t kMaxQueuedMessages = 16384, kMaxQueuedRequests = 4096;
 
 void LogQueue::Open() {
   const base::MutexLock lock(mutex_);
+  // The driver's thread may open the queue after Stop() has closed it. A request that came in after
+  // that thread's last look would get no answer.
   open_ = !ended_;
 }
 

@@ -97,6 +97,8 @@ void Peer::Run(const std::stop_token& stop) {
 
 absl::Status Peer::Speak(const std::stop_token& stop) {
   grpc::ClientContext context;
+  // Write() and Finish() may block for as long as the peer reads nothing. Only the cancellation
+  // lets the destructor join.
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   google::protobuf::Empty response;
   const auto writer = stub_->Exchange(&context, &response);

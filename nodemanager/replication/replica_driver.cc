@@ -65,6 +65,7 @@ absl::Status ReplicaDriver::Open() {
   const base::MutexLock machine_lock(machine_mutex_);
   const absl::Status status = machine_.Restore(*snapshot.state);
   if (base::GetReason(status).reason == "NEWER_VERSION") {
+    // The replica starts all the same, because its group may not choose anything without its vote.
     SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index.value));
     return absl::OkStatus();
   }
@@ -162,6 +163,8 @@ absl::Status ReplicaDriver::Start(const std::string& address) {
   replica_options_.seed = base::RandomU64();
   // Asking the others may take long, so the thread does it and Start() returns.
   const bool alone = options_.seats.size() <= 1;
+  // MakeReplica() ignores its argument when Open() has found a state, so only an empty folder can
+  // begin a group.
   const bool asks = !state_ && !alone && options_.bootstrap;
   if (!asks) ONEPIECE_RETURN_IF_ERROR(MakeReplica(alone));
   thread_ = std::jthread([this, asks](const std::stop_token& stop) {
@@ -193,6 +196,7 @@ absl::Status ReplicaDriver::MakeReplica(bool begins) {
     if (halted_) replica_->RefuseToLead(BootNow(), out_);
     state_.reset();
   }
+  // The queue opens last. It drops what comes earlier, when there was no replica to take it.
   queue_.Open();
   return absl::OkStatus();
 }
@@ -286,6 +290,8 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
   }
   FailWaiting(Lost("this NodeManager ends"));
   for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
+  // The replica may still be ready. Without `closing_` PublishRole() would begin another term after
+  // it has told the end of this one.
   closing_ = true;
   {
     const base::MutexLock lock(replica_mutex_);
@@ -323,6 +329,8 @@ void ReplicaDriver::Step(LogInputs inputs) {
   std::vector<std::shared_ptr<LogRequest>> requests = std::exchange(deferred_, {});
   requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
   for (std::shared_ptr<LogRequest>& request : requests) Begin(std::move(request), now);
+  // Messages come before the tick. Otherwise a heartbeat that waited in the queue while the disk
+  // synced would be too late, and each slow sync would begin an election.
   if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
   // The term ends here, before the entries of this step are applied. So no reader under this term
   // sees what another leader has done.
@@ -402,6 +410,8 @@ void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
 absl::Status ReplicaDriver::CommitWrites() {
   const paxos::Writes writes = std::exchange(out_.writes, {});
   ONEPIECE_RETURN_IF_ERROR(store_->Commit(writes));
+  // Only a write that succeeded shows that the disk is well again. A full disk can be opened, and
+  // fails at the next write.
   if (writes.urgent()) backoff_ = kBackoffMin;
   return absl::OkStatus();
 }
@@ -421,8 +431,12 @@ void ReplicaDriver::CarryOut() {
   for (const auto& request : std::exchange(begun_, {}))
     request->answer.set_value(v1::CommandResult());
   Apply();
+  // Apply() comes first. It answers what this step still chose, so only the rest has an unknown
+  // outcome.
   if (std::exchange(out_.lost_leadership, false)) FailWaiting(Lost("the leadership was lost"));
   UpdatePeers();
+  // A ready leader gets its term only after Apply(). So whoever reads under that term sees all that
+  // earlier leaders chose.
   PublishRole();
   TakeDueSnapshot();
 }
@@ -479,6 +493,8 @@ void ReplicaDriver::Apply() {
       }
     }
   }
+  // A halted replica drops its chosen entries here and keeps `applied_`. They stay in the log for a
+  // newer program.
   out_.restore.reset();
   out_.chosen.clear();
   for (const auto& [request, result] : answers) request->answer.set_value(result);

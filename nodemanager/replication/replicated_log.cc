@@ -289,6 +289,8 @@ v1::ReplicaStatus ReplicatedLog::StatusWithHash() const {
                             });
     std::tie(applied, hash) = *hashed_;
   }
+  // Status() may see a newer slot than the hash does. Slot and hash must belong together, because
+  // replicas are compared by them.
   v1::ReplicaStatus status = Status();
   status.set_applied(applied.value);
   status.set_state_hash(hash);

@@ -100,6 +100,8 @@ absl::Status Store::OpenDatabase() {
   };
   ONEPIECE_ASSIGN_OR_RETURN(
       database_, sqlite::Database::Open(path, {.mode = sqlite::OpenMode::kCreate}, explain));
+  // SQLite would fold only the frames before a damaged one into the database and then delete the
+  // log. So nothing is folded before Load() has checked the frames.
   database_->FoldOnClose(false);
   // EXCLUSIVE keeps a second NodeManager out as long as this one lives. Debian's SQLite overwrites
   // what is deleted, which would only write more, so secure_delete is off.
@@ -310,6 +312,8 @@ absl::Status Store::Write(const paxos::Writes& writes) {
   const paxos::Slot drop = std::max(pending_drop_, writes.drop_through);
   ONEPIECE_RETURN_IF_ERROR(DropThrough(drop));
   for (const paxos::AcceptedEntry& accepted : writes.accepted) {
+    // Several steps share one Writes, so a later step may have dropped what an earlier one
+    // accepted.
     if (accepted.slot > drop) ONEPIECE_RETURN_IF_ERROR(WriteEntry(accepted));
   }
   if (!log_checksums_.empty() && head_.first > head_.snapshot_index + 1)
@@ -335,6 +339,7 @@ absl::Status Store::WriteEntry(const paxos::AcceptedEntry& accepted) {
     head_.last = accepted.slot;
   }
   std::uint32_t& known = log_checksums_[accepted.slot - head_.first];
+  // The difference may be negative. The sum wraps at 2^64, so it stays exact.
   head_.log_digest += std::uint64_t{checksum} - known;
   known = checksum;
   return write_entry_.Run(accepted.slot.value, accepted.ballot.round, accepted.ballot.replica.value,

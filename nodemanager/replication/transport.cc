@@ -235,6 +235,8 @@ void Transport::ForgetStranger() {
 void Transport::ReleaseSpeaker(const v1::ReplicaHello& hello) {
   const base::MutexLock lock(mutex_);
   const auto speaker = speakers_.find(paxos::ReplicaId{hello.replica()});
+  // A newer process of the same replica counts its streams from 0. A stream of the process before
+  // must not be taken off that count.
   if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
 }
 
@@ -278,6 +280,7 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
   {
     const base::MutexLock lock(mutex_);
     streams_.insert(context);
+    // Stop() cancels only the streams that it finds. This one may have come too late for that.
     if (stopped_) context->TryCancel();
   }
   absl::Status status;
@@ -285,6 +288,7 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
     const v1::ReplicaHello& hello = first.hello();
     status = RegisterSpeaker(hello);
     if (status.ok()) {
+      // The hello may name a new address. The connection to the old one is of no use any more.
       EndOutdatedPeers();
       status = Listen(hello, *reader);
       ReleaseSpeaker(hello);
@@ -294,6 +298,8 @@ grpc::Status Transport::Exchange(grpc::ServerContext* context,
     }
   }
   const base::MutexLock lock(mutex_);
+  // gRPC destroys the context after the return, and Stop() cancels under the same lock. So Stop()
+  // never touches a context that is gone.
   streams_.erase(context);
   return rpc::ToGrpc(status);
 }

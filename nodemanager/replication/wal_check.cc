@@ -88,6 +88,8 @@ std::optional<Wal> ReadHeader(std::string_view bytes) {
 }  // namespace
 
 std::string FindWalDamage(const std::string& path) {
+  // Opening and closing a second descriptor drops the process's POSIX locks on that file. SQLite
+  // keeps its locks on the database file and not on its log, so it loses none here.
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   // SQLite writes and syncs the header before any frame, or replaces it within its sector. So a

@@ -64,6 +64,7 @@ std::vector<v1::ClusterEvent> ChangesAfter(const StateMachine& state, std::uint6
     events.emplace_back().set_revision(deletion.revision());
     events.back().set_workflow_deleted(deletion.app_id());
   }
+  // A watcher resumes after the last event that it got. Out of order, it would miss the older ones.
   std::sort(events.begin(), events.end(),
             [](const auto& a, const auto& b) { return a.revision() < b.revision(); });
   return events;

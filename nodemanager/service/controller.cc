@@ -57,6 +57,8 @@ void Controller::OnRole() {
 
 void Controller::Work(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
+    // The count is read before the duties, so that a role that changes during them ends the wait at
+    // once.
     const std::uint64_t roles = roles_.load();
     const base::Duration pause = DoDuties();
     base::MutexLock lock(wait_mutex_);
@@ -102,6 +104,8 @@ absl::StatusOr<LeaderTerm> Controller::Term() const {
 absl::Status Controller::TakeOver() {
   const base::MutexLock lock(take_over_mutex_);
   ONEPIECE_ASSIGN_OR_RETURN(const LeaderTerm term, log_.Term());
+  // `term` is read before the rest. If the leadership ends and begins again meanwhile, the log has
+  // another term, and DoDuties() takes over anew.
   reports_.Clear();
   elastic_.Restart(clock_.Now());
   ONEPIECE_RETURN_IF_ERROR(Initialize());
@@ -185,6 +189,8 @@ void Controller::Reassign() {
   const std::uint64_t wanted = ++assign_wanted_;
   const base::MutexLock lock(assign_mutex_);
   if (assign_done_ >= wanted) return;  // A plan was made after the change that asked for this one.
+  // The count is read before ProposeAssignments() reads the state. So the plan follows every change
+  // that is counted here.
   assign_done_ = assign_wanted_;
   // It retries when the state changed meanwhile. CheckLiveness() assigns what is still left.
   for (int attempt = 0; attempt < 3; ++attempt) {

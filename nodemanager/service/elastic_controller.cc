@@ -80,6 +80,7 @@ v1::Plan ElasticController::PlanOf(PolicyDecision decision, const ElasticInput& 
     const std::string refused = base::GetReason(plan.status()).metadata["node_id"];
     const auto left_out = std::erase_if(
         decision.moves, [&](const WantedMove& move) { return move.node_id == refused; });
+    // A refusal of the plan as a whole names no node. The loop must still end.
     if (left_out == 0) decision.moves.pop_back();
   }
   wanted.clear_moves();

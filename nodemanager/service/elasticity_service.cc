@@ -231,6 +231,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
     ONEPIECE_RETURN_IF_ERROR(CheckSameRequest(*made, plan));
     return made;
   }
+  // The state machine names such a plan after the revision that starts it.
   if (plan.plan_id().empty()) plan.set_plan_id(absl::StrCat("plan-", result->revision()));
   return FindPlan(plan.plan_id());
 }

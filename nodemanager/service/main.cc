@@ -193,6 +193,8 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
     // It fails when this replica is alone or does not lead. Then there is nothing to hand over.
     (void)log->StepDown(kStepDownLimit);
   }
+  // The services still answer here. log->Stop() releases the handlers that wait in Propose(), so
+  // StopServing() need not wait for them.
   agent.Stop();
   controller.Stop();
   log->Stop();

@@ -137,6 +137,7 @@ absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Dura
   }
   while (!stopping_.stop_requested()) {
     const base::MonotonicTime next = clock_.Now() + kLeastInterval;
+    // The version is read before the state, so that a change in between ends the wait at once.
     const std::uint64_t version = controller_.version();
     // The stream ends when this replica no longer leads, so that its client looks for the leader.
     ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());

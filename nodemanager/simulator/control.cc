@@ -111,6 +111,8 @@ void Control::Report(Time now) {
 void Control::ReportInstance(int index, Time now) {
   const Device& device = fleet_.devices()[index];
   const Time busy = fleet_.BusyAt(index, now);
+  // The mark moves on before the return below. Otherwise the first report at the next pool would
+  // count what the device did at the last one.
   const Time did = busy - std::exchange(busy_[index], busy);
   // Nobody asks how busy an idle device is.
   if (device.pool == kIdlePool) return window_.Forget(names_[index]);

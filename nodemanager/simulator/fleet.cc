@@ -176,6 +176,7 @@ absl::Status Fleet::Move(int index, int pool, Time now) {
     Switch(index, pool, now);
     return absl::OkStatus();
   }
+  // It leaves the receivers first. Otherwise PassOn() could deliver its jobs to itself.
   StopServing(index);
   device.state = State::kDraining;
   device.target = pool;

@@ -12,6 +12,8 @@ const v1::RememberedRequest* RememberedRequests::Find(const std::string& request
 void RememberedRequests::Add(v1::RememberedRequest request) {
   places_[request.request_id()] = first_ + requests_.size();
   bytes_ += request.ByteSizeLong();
+  // The time is the command's and never this machine's, so that all replicas forget the same
+  // requests.
   const std::int64_t expired = request.time_unix_ms() - kKeptMs;
   requests_.push_back(std::move(request));
   while (requests_.size() > kMaxRequests || bytes_ > kMaxBytes ||

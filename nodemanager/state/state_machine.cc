@@ -278,6 +278,8 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
   // at its place.
   const bool placed = record.node().has_placement();
   const v1::Placement placement = record.node().placement();
+  // Clear() drops `described_set` too. Place() then takes the set that the node names now for the
+  // described one.
   record.Clear();
   v1::Node& made = *record.mutable_node();
   made = node;
@@ -423,6 +425,8 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     made.set_workflow_set(assignment.workflow_set());
     made.set_draining(assignment.draining());
     made.set_removed(assignment.removed());
+    // KeptApps() compares with the assignment that the next line replaces. An empty result means
+    // that nothing is served, because `served_epoch` is older than the new epoch (ServedApps).
     *record.mutable_served_app_ids() = KeptApps(record, made);
     *record.mutable_node()->mutable_assignment() = std::move(made);
     record.clear_drained();

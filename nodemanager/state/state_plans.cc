@@ -105,6 +105,8 @@ absl::Status StateMachine::StartPlan(const v1::Plan& wanted, std::int64_t time) 
                                         kMaxRunningPlans, ": wait, or confirm or undo one"));
   }
   v1::Plan made = wanted;
+  // ElasticityService::Start() relies on this name: it finds the plan by the revision in the
+  // result.
   if (made.plan_id().empty()) made.set_plan_id(absl::StrCat("plan-", revision_ + 1));
   if (MutablePlan(made.plan_id()) != nullptr) {
     return base::MakeError(absl::StatusCode::kAlreadyExists, "PLAN_EXISTS",
@@ -126,6 +128,7 @@ absl::Status StateMachine::StartPlan(const v1::Plan& wanted, std::int64_t time) 
   ++plan_revision_;
   Audit(time, "start_plan", made.plan_id(), Who(made.actor(), made.reason()));
   plans_.push_back(std::move(made));
+  // A plan that has not ended is never forgotten, because its moves would then have no way back.
   for (auto it = plans_.begin(); plans_.size() > kMaxPlans && it != plans_.end();)
     it = HasEnded(*it) ? plans_.erase(it) : it + 1;
   return absl::OkStatus();

@@ -73,10 +73,12 @@ absl::StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& dir) 
   const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return CannotWrite(path, std::strerror(errno));
   CheckpointFolder folder(dir, lock);
+  // The kernel drops this lock however the process ends, so a killed run leaves none behind.
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "CHECKPOINTS_IN_USE",
                            "another process trains in " + dir + ": give each its own folder");
   }
+  // Only the holder of the lock may do this: another process could be writing there.
   fs::remove_all(fs::path(dir) / kUnfinished, error);
   return folder;
 }
@@ -97,6 +99,8 @@ absl::Status CheckpointFolder::Write(const Checkpoint& checkpoint, const Tensors
                                      const std::string& config) const {
   const fs::path target = fs::path(dir_) / absl::StrFormat("%s%08d", kPrefix, checkpoint.step);
   const std::vector<fs::path> older = Folders(dir_);
+  // The same step gives the same checkpoint. A run that ends right after a periodic checkpoint asks
+  // for it again.
   if (std::ranges::count(older, target) > 0) return absl::OkStatus();
   const std::string folder = dir_ + "/" + kUnfinished;
   const std::string transformer = TransformerFolder(folder);
@@ -122,6 +126,7 @@ absl::Status CheckpointFolder::Write(const Checkpoint& checkpoint, const Tensors
   fs::rename(folder, target, error);
   if (error) return CannotWrite(target.string(), error.message());
   ONEPIECE_RETURN_IF_ERROR(Sync(dir_));
+  // The older ones go last. A crash before leaves two checkpoints, and Latest takes the new one.
   for (const fs::path& old : older) fs::remove_all(old, error);
   return absl::OkStatus();
 }

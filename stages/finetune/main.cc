@@ -17,6 +17,8 @@ using namespace onepiece;
 
 // The time for a checkpoint after SIGTERM. The process does not wait for one that takes longer; the
 // checkpoints on the disk stay whole.
+// The time is below the 300 ms after which an instance kills its idle work
+// (LowPriorityChild::kTermLimit).
 constexpr long kStopLimitNs = 200'000'000;
 
 volatile std::sig_atomic_t stop_requested = 0;
@@ -34,6 +36,7 @@ void CatchSignals() {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = SIGALRM;
+  // The timer comes before the handlers, which start it.
   timer_create(CLOCK_MONOTONIC, &event, &stop_timer);
   struct sigaction action {};
   action.sa_handler = RequestStop;

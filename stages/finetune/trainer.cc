@@ -140,6 +140,7 @@ absl::StatusOr<double> Trainer::Learn(const at::Generator& generator, double lev
       const at::Tensor flow,
       transformer_->Forward((1 - sigma) * x0 + sigma * noise, kTimesteps * sigma, context));
   const at::Tensor loss = at::mse_loss(flow, noise - x0);
+  // Gradients add up over the batch, so each clip adds its share of the mean.
   (loss / kBatch).backward();
   return loss.item<double>();
 }
@@ -155,6 +156,7 @@ void Trainer::Update() {
     if (weight.grad().defined()) square += weight.grad().square().sum().item<double>();
   }
   const double scale = std::min(1.0, kMaxGradient / (std::sqrt(square) + 1e-12));
+  // The count begins with 1: at 0 both corrections would be zero, and they are divisors.
   const auto step = static_cast<double>(++state_.step);
   const double correction1 = 1 - std::pow(kBeta1, step), correction2 = 1 - std::pow(kBeta2, step);
   for (auto& [name, weight] : weights_) {
@@ -163,6 +165,7 @@ void Trainer::Update() {
     at::Tensor &mean = state_.mean[name], &variance = state_.square[name];
     mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
     variance.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
+    // AdamW lets the weight decay on its own, not through the moments.
     weight.mul_(1 - kLearningRate * kWeightDecay);
     weight.addcdiv_(mean, (variance / correction2).sqrt_().add_(kEpsilon),
                     -kLearningRate / correction1);
@@ -176,6 +179,8 @@ absl::StatusOr<double> Trainer::Step(const std::function<bool()>& stop) {
   } catch (const std::exception& error) {
     loss = tensor::FromException(error);
   }
+  // This also runs after an error: the gradients of a step that did not happen must not count in
+  // the next one.
   DropGradients();
   return loss;
 }

@@ -43,6 +43,7 @@ void AssignmentTaker::Assign(const v1::Assignment& assignment) {
   if (parts_.leaving) return;
   const bool idle =
       assignment.stage().stage().empty() && !assignment.draining() && !assignment.removed();
+  // This comes first: idle work must have given its memory back before a model is loaded.
   if (!idle) parts_.idle_work.Stop();
   const std::string& set =
       assignment.workflow_set().empty() ? config_.node().workflow_set() : assignment.workflow_set();
@@ -55,6 +56,8 @@ void AssignmentTaker::Assign(const v1::Assignment& assignment) {
   } else {
     parts_.drain.End();
   }
+  // The drain is set before: whatever this reports then carries the state of this assignment's
+  // drain, not of the last one's.
   parts_.tasks.Assign(StageOf(assignment, config_));
   if (assignment.removed()) parts_.tasks.DropParked();
   if (idle) parts_.idle_work.Start();
@@ -68,18 +71,23 @@ void AssignmentTaker::LeaveSet(std::uint64_t epoch) {
   parts_.publisher.Publish();
   parts_.drain.Begin(epoch);
   const auto until = parts_.clock.Now() + base::Scaled(kLeaveSetLimit);
+  // The upkeep thread looks at the drain meanwhile. Pending reports count too: they go to the
+  // databases of the old set, which this node cannot find once it follows the new one.
   while (!parts_.leaving && parts_.clock.Now() < until &&
          (!parts_.drain.drained() || parts_.reporter.pending() > 0))
     parts_.clock.Pause({}, kLeaveSetPoll);
   std::vector<runtime::WorkItem> late =
       parts_.scheduler.TakeJoins([](const message::Header&) { return true; });
   while (auto item = parts_.scheduler.Take()) late.push_back(*std::move(item));
+  // This is the last chance to keep the old table: the agent drops it when Assign returns.
   auto former = std::make_shared<FormerSet>(parts_.view.routing(), parts_.clock);
   for (const auto& item : late) former->Fail(item.message.header, config_.node().node_id());
   parts_.former_set.Replace(std::move(former));
 }
 
 void AssignmentTaker::RetryFailedModels() {
+  // The upkeep thread calls this and must not wait here: LeaveSet holds the lock and waits for that
+  // thread to see the drain through.
   if (!mutex_.TryLock()) return;
   const base::MutexLock lock(mutex_, std::adopt_lock);
   parts_.tasks.RetryFailed();

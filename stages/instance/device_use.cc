@@ -70,6 +70,8 @@ v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceRea
 
 void ExportDeviceMemory(const std::string& device, telemetry::Metrics& metrics) {
   const auto memory = MemoryOf(device);
+  // NaN tells "unknown" from a device that is empty. A gauge that kept its last value would hide a
+  // device that has failed.
   const auto set = [&](const char* kind, std::int64_t device::MemoryUse::*bytes) {
     metrics
         .Gauge("onepiece_device_memory_bytes",

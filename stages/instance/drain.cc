@@ -15,8 +15,11 @@ bool OthersServe(const node::Routing& table, const std::string& app, const std::
 
 void Drain::Begin(std::uint64_t epoch) {
   const base::MutexLock lock(mutex_);
+  // A new epoch of the same drain does not begin it anew. Otherwise each one would put off the
+  // handing over of running work.
   if (!epoch_) {
     since_ = clock_.Now();
+    // Until the first look the work stays here: nobody has looked yet whether others serve it.
     others_ = false;
     empty_looks_ = 0;
   }
@@ -32,6 +35,8 @@ bool Drain::Look(std::size_t held, bool others) {
   const base::MutexLock lock(mutex_);
   const bool before = IsDrained();
   others_ = others;
+  // One look is not enough, because a message that was just received is counted nowhere for a
+  // moment (WorkIntake::arriving).
   empty_looks_ = held == 0 ? std::min(empty_looks_ + 1, 2) : 0;
   return IsDrained() != before;
 }

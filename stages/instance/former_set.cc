@@ -27,10 +27,12 @@ FormerSet::FormerSet(std::shared_ptr<const node::Routing> table, base::Clock& cl
       records_(view_),
       reporter_([this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
                 [](const base::Uid&) {}, clock) {
+  // The reporter has its own view: the instance's view will show the databases of the new set.
   view_.SetRouting(table_);
 }
 
 bool FormerSet::Sent(const message::Header& header, const node::Routing& now) const {
+  // A node may have moved to the new set too. What it sends from there is good.
   return Knows(*table_, header.sender) && !Knows(now, header.sender);
 }
 

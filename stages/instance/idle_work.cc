@@ -41,6 +41,8 @@ IdleWork::IdleWork(IdleWorkOptions options, base::Clock& clock)
 
 IdleWork::~IdleWork() {
   Stop();
+  // This comes after Stop, because a child that runs heeds only wake_fd_, not the stop token. It
+  // waits until the child is gone, however long that takes.
   thread_ = {};
   ::close(wake_fd_);
 }
@@ -54,6 +56,7 @@ void IdleWork::Start() {
 void IdleWork::Stop() {
   base::MutexLock lock(mutex_);
   wanted_ = false;
+  // A running child ends the phase itself (Ended). Stop waits for that.
   if (phase_ != Phase::kRunning) phase_ = Phase::kStopped;
   backoff_ = {};
   Wake();
@@ -68,6 +71,7 @@ void IdleWork::Stop() {
 
 void IdleWork::Wake() const {
   const std::uint64_t one = 1;
+  // This fails only if the counter is full, and then the descriptor is readable anyway.
   [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
 }
 
@@ -113,6 +117,8 @@ void IdleWork::Loop(const std::stop_token& stop) {
 
 std::optional<LowPriorityChild> IdleWork::Spawn() {
   std::uint64_t former = 0;
+  // The lock is held, so this clears only what earlier calls of Stop have left. A Stop that comes
+  // after it ends the new child, even before Tend polls.
   [[maybe_unused]] const auto cleared = ::read(wake_fd_, &former, sizeof former);
   if (options_.data_dir.empty()) {
     WaitForNextTime("needs a data directory (data_dir)");
@@ -130,6 +136,7 @@ std::optional<LowPriorityChild> IdleWork::Spawn() {
 }
 
 void IdleWork::Ended(int wait_status, base::Duration took) {
+  // A child that ran for long before it failed does not inherit the pause of those before it.
   if (took > kLongestBackoff) backoff_ = {};
   if (!wanted_) {
     phase_ = Phase::kStopped;

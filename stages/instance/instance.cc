@@ -30,6 +30,7 @@ v1::InstanceConfig WithDefaults(v1::InstanceConfig config) {
 runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& config,
                                                   const Drain& drain) {
   runtime::RequestSchedulerOptions options;
+  // The drain is a member before the scheduler, so it outlives this.
   options.hand_over = [&drain] { return drain.orders().hand_over; };
   if (config.max_queued_jobs() > 0)
     options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
@@ -147,6 +148,8 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
 }
 
 bool Instance::ServesHere(const std::string& stage, const std::string& app) const {
+  // Assigned is not enough: work that returns to an instance whose model is not loaded would be
+  // refused again and again.
   const auto apps = tasks_.status().apps;
   return tasks_.IsAssigned(stage, app) && std::ranges::find(apps, app) != apps.end();
 }
@@ -168,6 +171,8 @@ void Instance::AwaitUnrouted() {
 }
 
 void Instance::Leave() {
+  // The flag is set even if the instance never joined. The task manager publishes once more when it
+  // is destroyed, and without the flag that would reach an agent that is not there.
   if (leaving_.exchange(true) || agent_ == nullptr) return;
   // Work that is being computed ends at its next step boundary, and goes on elsewhere if it can.
   std::vector<runtime::WorkItem> queued = scheduler_.Close();
@@ -178,6 +183,7 @@ void Instance::Leave() {
   intake_.Stop();
   upkeep_.Stop();
   std::vector<runtime::WorkItem> left = intake_.TakeRest();
+  // TakeRest comes before, because a closed inbox gives out nothing more.
   inbox_->Close();
   std::ranges::move(queued, std::back_inserter(left));
   for (auto& part : scheduler_.TakeJoins([](const message::Header&) { return true; }))
@@ -186,13 +192,17 @@ void Instance::Leave() {
     // Ends the leaving in time, even if a peer hangs.
     const std::jthread closer([this](const std::stop_token& stop) {
       clock_.Pause(stop, base::Scaled(kLeaveLimit));
+      // The pause ends early when the scope does, so this runs either way.
       outbox_->Close();
     });
     delivery_.SendLeft(left);
     left.clear();
+    // The workers end before the deliverer: nothing may be submitted to it after Close.
     assignments_.Release();
     deliver_.Close();  // The object stays: load reports still ask it what is held.
   }
+  // Only now may the NodeManager take the node for gone. Nobody reports any more either, so the
+  // reporter can go.
   agent_->Stop();
   reporter_.reset();  // Sends the updates that are still pending.
 }

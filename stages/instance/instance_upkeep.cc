@@ -51,6 +51,7 @@ void InstanceUpkeep::SendPartsElsewhere() {
 
 void InstanceUpkeep::LookAfterDrain() {
   if (!parts_.drain.active()) return;
+  // This comes before the orders are read, so that they are those of this look.
   const bool changed = parts_.drain.Look(Held(), OthersServeAll());
   // Add never waits for a taker, since this thread has other duties.
   for (std::size_t left = parts_.drain.orders().pass_on ? parts_.scheduler.queued() : 0;

@@ -36,6 +36,7 @@ void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress)
   const base::MutexLock lock(mutex_);
   auto& queue = pending_[uid];
   if (queue.empty() || !queue.back().progress_only) {
+    // Progress is dropped without a word: the next step brings a newer one.
     if (pending_count_ >= kMaxPending) return;
     queue.push_back({.request = {}, .queued = clock_.Now(), .progress_only = true});
     ++pending_count_;
@@ -103,6 +104,8 @@ bool JobReporter::SendRound() {
   bool all_sent = true;
   for (auto& [uid, queue] : round) {
     std::size_t sent = 0;
+    // The first update that must be retried holds up those behind it, which keeps the order of the
+    // job's updates. Other jobs go on.
     while (!queue.empty() && Send(uid, queue.front())) {
       queue.pop_front();
       ++sent;

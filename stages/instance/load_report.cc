@@ -44,6 +44,7 @@ void LoadReport::AddUtilization(v1::NodeLoad& load) {
   if (now > since_) {
     const double share = static_cast<double>((busy - busy_).count()) /
                          (static_cast<double>((now - since_).count()) * workers_);
+    // Both times are read one after the other, so the share may be a little above 1.
     load.set_utilization(std::clamp(share, 0.0, 1.0));
     load.set_utilization_source(v1::WORKERS);
   }

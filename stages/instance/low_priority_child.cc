@@ -53,6 +53,8 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
 /// Between fork and exec only async-signal-safe calls are allowed: no allocation, no locks.
 [[noreturn]] void BecomeProgram(const char* program, char** arguments, const char* folder,
                                 int output, pid_t parent) {
+  // A program inherits blocked and ignored signals. The node blocks SIGTERM in all threads, so
+  // without this the program would never see the SIGTERM of Tend.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -68,6 +70,8 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
+  // Libraries open files without O_CLOEXEC. The program must not hold the node's sockets and
+  // devices open.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
   if (chdir(folder) == 0) execv(program, arguments);
   constexpr std::string_view kFailed = "the program cannot be run\n";
@@ -99,6 +103,7 @@ absl::StatusOr<LowPriorityChild> LowPriorityChild::Spawn(const std::vector<std::
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) BecomeProgram(program.c_str(), arguments.data(), folder.c_str(), output[1], parent);
+  // With a writer of its own the parent would never see the end of the output.
   ::close(output[1]);
   if (pid < 0) {
     const absl::Status failed = exhausted();
@@ -153,6 +158,7 @@ void LowPriorityChild::Log() {
 bool LowPriorityChild::WaitAndLog(int wake_fd, std::optional<base::MonotonicTime> until) {
   base::Clock& clock = base::SystemClock();  // Not injected: poll and processes use real time.
   while (true) {
+    // poll skips negative descriptors: `output_` after its end, and `wake_fd` when there is none.
     std::array<pollfd, 3> fds = {
         {{pid_fd_, POLLIN, 0}, {output_, POLLIN, 0}, {wake_fd, POLLIN, 0}}};
     int timeout = -1;
@@ -162,6 +168,7 @@ bool LowPriorityChild::WaitAndLog(int wake_fd, std::optional<base::MonotonicTime
     }
     const int ready = ::poll(fds.data(), fds.size(), timeout);
     if (ready < 0) continue;  // A signal; there is no other reason.
+    // The output comes first, so that the last words of a child that has ended are in the log.
     if (fds[1].revents != 0) Log();
     if (fds[0].revents != 0) return true;
     if (fds[2].revents != 0 || ready == 0) return false;

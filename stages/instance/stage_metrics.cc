@@ -36,6 +36,7 @@ void StageMetrics::Export(const std::string& stage, const std::vector<sdk::Stage
   std::set<prometheus::Gauge*> shown;
   for (const sdk::StageMetric& number : numbers) {
     if (!IsGood(number)) {
+      // The limit bounds the memory if a plug-in makes up a new name at every scrape.
       if (refused_.size() < kMaxRefused && refused_.insert(number.name).second)
         spdlog::warn("stage={} its metric '{}' cannot be exported", stage, number.name);
       continue;

@@ -17,6 +17,8 @@ StatePublisher::StatePublisher(std::string workflow_set, const node::ClusterView
 
 void StatePublisher::Publish() {
   const base::MutexLock lock(mutex_);
+  // The flag is set before PublishLeaving takes the lock. So no status follows "leaving" and brings
+  // the instance back into the routes.
   if (leaving_) return;
   tell_(Compose());
 }
@@ -82,6 +84,7 @@ node::NodeStatus StatePublisher::Compose() const {
   }
   if (const auto drained = drain_.drained()) {
     said.drained = true;
+    // The drain knows the newest epoch. The tasks still tell the earlier one while they load.
     said.assignment_epoch = *drained;
   }
   return said;

@@ -22,6 +22,7 @@ double TransferSeconds(base::Duration time) {
 
 int Bucket(double seconds) {
   int bucket = 0;
+  // Seconds: 1 ms, doubled for each bucket. The last one is open (524 s and more).
   for (double bound = 0.001; bucket < WorkCounts::kBuckets - 1 && seconds >= bound; bound *= 2)
     ++bucket;
   return bucket;

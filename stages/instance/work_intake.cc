@@ -39,6 +39,7 @@ void WorkIntake::Pump(const std::stop_token& stop) {
     // With a full queue the ring fills up behind it, and its senders see BUSY.
     if (!parts_.scheduler.WaitForRoom(stop, parts_.clock.Now() + kPumpWait)) continue;
     auto received = parts_.inbox.Receive(parts_.clock.Now() + kPumpWait);
+    // A message that is in hand counts until the next wait is in vain.
     idle_ = !received.ok();
     if (received.ok()) {
       TakeIn(std::move(*received));
@@ -64,6 +65,8 @@ void WorkIntake::TakeIn(node::Received received) {
   }
   using runtime::PushResult;
   const auto table = parts_.view.routing();
+  // The item is copied, because it is still needed when the scheduler is closed. Copies share the
+  // artifacts' bytes.
   const auto pushed =
       parts_.scheduler.Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));
   if (!pushed.ok()) return parts_.updates.Fail(kept.uid, pushed.status(), kept.stage);

@@ -18,6 +18,7 @@ void WorkRecorder::Progressed(const runtime::WorkItem& item, int step, int steps
 }
 
 void WorkRecorder::Finished(runtime::FinishedWork work) {
+  // Nothing was computed for work that belongs elsewhere, so it must not count in the averages.
   if (base::GetReason(work.outputs.status()).reason != runtime::kWrongStage) {
     Count(work);
     Measure(work);
@@ -39,6 +40,7 @@ void WorkRecorder::ModelLoaded(const std::string& stage, const std::string& mode
 
 void WorkRecorder::Count(const runtime::FinishedWork& work) {
   const absl::Status& status = work.outputs.status();
+  // The time of a cancelled job says nothing about what a job costs, and it is no failure either.
   if (absl::IsCancelled(status)) return;
   const bool handed_over = base::GetReason(status).reason == runtime::kHandedOver;
   parts_.counts.Count(work.item.message.header, UnitsOf(*parts_.view.routing(), work.item.message),

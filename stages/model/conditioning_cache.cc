@@ -52,14 +52,18 @@ void ConditioningCache::Put(std::string_view key, const std::vector<message::Art
   for (const auto& artifact : artifacts) entry.artifacts.push_back(CopyOf(artifact));
   const base::MutexLock lock(mutex_);
   if (by_key_.contains(key)) return;  // Another worker has computed the same entry.
+  // There is an entry to evict as long as this holds: without entries bytes_ is 0, and the new
+  // entry fits the budget.
   while (bytes_ + entry.bytes > budget_) {
     bytes_ -= entries_.back().bytes;
+    // This comes before pop_back: the keys of the map are views of the entries' own strings.
     by_key_.erase(entries_.back().key);
     entries_.pop_back();
     ++evictions_;
   }
   bytes_ += entry.bytes;
   entries_.push_front(std::move(entry));
+  // For the same reason the key is that of the entry, not the caller's.
   by_key_.emplace(entries_.front().key, entries_.begin());
 }
 

@@ -29,6 +29,7 @@ constexpr std::size_t kMaxRemembered = 4096;
 constexpr unsigned kMaxReaders = 16;
 
 // Device, inode, size, and nanoseconds of the last change of content and of the inode.
+// A copy tool can set the time of the content back, but not that of the inode.
 using FileIdentity = std::tuple<dev_t, ino_t, off_t, std::int64_t, std::int64_t>;
 
 FileIdentity IdentityOf(const struct stat& status) {
@@ -86,6 +87,7 @@ absl::StatusOr<std::string> HashOfFile(const std::string& path) {
     sha256.Update(std::as_bytes(std::span(buffer).first(static_cast<std::size_t>(count))));
   }
   std::string hash = sha256.FinishHex();
+  // A hash of a file that was written meanwhile may be of neither content, so it is not remembered.
   if (::fstat(file, &status) == 0 && IdentityOf(status) == identity)
     ProcessMemory().Remember(identity, hash);
   return hash;
@@ -112,6 +114,7 @@ absl::StatusOr<std::string> HashOfFiles(const std::vector<std::string>& paths) {
   {
     const std::size_t readers = std::min<std::size_t>(
         {paths.size(), std::max(1U, std::thread::hardware_concurrency()), kMaxReaders});
+    // They end with this block, before the hashes are read.
     std::vector<std::jthread> others;
     for (std::size_t i = 1; i < readers; ++i) others.emplace_back(read);
     read();

@@ -94,6 +94,7 @@ absl::StatusOr<std::optional<DiffusionState>> LoadState(
   }
   const sdk::Artifact* rng = message::FindArtifact(inputs, kRng);
   if (rng == nullptr || rng->dtype != message::DType::kU8) return BadArtifact(kRng, "missing");
+  // It stays on the CPU, where the generator is (MakeGenerator).
   ONEPIECE_ASSIGN_OR_RETURN(state.rng, tensor::ToTensor(*rng));
   return state;
 }

@@ -137,6 +137,7 @@ void RmsNormRotate(at::Tensor& x, const at::Tensor& weight, double epsilon, cons
 
 void ChannelNorm(const at::Tensor& x, const at::Tensor& gamma, at::Tensor& out) {
   const double root = std::sqrt(static_cast<double>(x.size(1)));
+  // NormPixels takes a frame for one run of pixels, so its rows must lie one after the other.
   const auto whole_frames = [](const at::Tensor& y) {
     return OnCpu(y) && (y.size(3) == 1 || y.stride(3) == y.size(4));
   };

@@ -9,6 +9,8 @@ at::Generator MakeGenerator(std::int64_t seed) {
 }
 
 at::Tensor InitialLatents(const at::Generator& generator, at::IntArrayRef shape) {
+  // The CPU draws the noise for every device. A GPU's generator draws other numbers from the same
+  // seed.
   return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
 }
 

@@ -84,6 +84,8 @@ std::size_t ResolveNumber(std::string_view text, std::string& out) {
 /// Resolves a named reference ("&eacute;", "&eacute") in the same way.
 std::size_t ResolveName(std::string_view text, std::string& out) {
   std::size_t end = 1;
+  // The bound keeps the whole time linear: the letters behind each "&" are read only as far as a
+  // name can reach.
   while (end < text.size() && end <= kLongestHtmlEntity && IsAlphanumeric(text[end])) ++end;
   const std::string_view name = text.substr(1, end - 1);
   const HtmlEntity* entity = nullptr;

@@ -136,6 +136,7 @@ class PrefixWalk {
   bool Feed(char next) {
     const auto key = static_cast<unsigned char>(next);
     const std::size_t depth = depth_++;
+    // All texts in the range begin alike. One that ends here sorts before those that go on.
     begin_ = std::partition_point(begin_, end_, [&](const Entry& entry) {
       return entry.first.size() <= depth || static_cast<unsigned char>(entry.first[depth]) < key;
     });
@@ -360,6 +361,8 @@ std::vector<std::pair<std::string_view, int>> SentencePieces::BestPath(
   };
   const float unknown_score = min_score_ - kUnknownPenalty;
   for (std::size_t start = 0; start < text.size();) {
+    // Every start has been reached: each turn offers the end of its character, by a piece or as
+    // unknown.
     const float score_here = best[start].score;
     const std::size_t character = std::min(CharacterBytes(text[start]), text.size() - start);
     bool character_known = false;

@@ -32,6 +32,8 @@ absl::StatusOr<std::vector<message::Artifact>> FusedWorkflow::TakeInputs(std::si
     const bool wanted = std::any_of(
         stages_.begin() + static_cast<std::ptrdiff_t>(index) + 1, stages_.end(),
         [&](const Loaded& later) { return std::ranges::count(later.predecessors, from) > 0; });
+    // A process that runs a whole workflow holds all weights, so it keeps no artifact for longer
+    // than it must.
     if (!wanted) outputs.erase(from);
   }
   return inputs;

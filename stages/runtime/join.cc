@@ -39,6 +39,7 @@ absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> bra
 
 absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
                                                        std::span<const std::string> predecessors) {
+  // This is a copy, because `part` is moved into the table before the header is last used.
   const message::Header header = part.message.header;
   const JoinKey key(header.uid, header.stage);
   auto join = joins_.find(key);
@@ -56,6 +57,8 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
     }
     join = joins_.emplace(key, Join{.give_up = GiveUpTime(header)}).first;
   }
+  // The newest list counts: the workflow may have changed since the first part came. Expire names
+  // the missing stages by it.
   join->second.predecessors.assign(predecessors.begin(), predecessors.end());
   auto& parts = join->second.parts;
   if (!parts.emplace(header.from, std::move(part)).second) {
@@ -81,6 +84,8 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   for (const std::string& stage : predecessors) {
     work.parts.push_back(parts.at(stage).message);
     std::uint32_t& attempt = work.message.header.attempt;
+    // A part that was sent on carries a later attempt than the others. Should this work be sent on
+    // too, its attempt must be later than all of theirs.
     attempt = std::max(attempt, work.parts.back().header.attempt);
   }
   Erase(join);
@@ -130,6 +135,7 @@ std::vector<WorkItem> JoinTable::Take(const std::function<bool(const message::He
 }
 
 void JoinTable::Remove(const base::Uid& uid) {
+  // The empty stage sorts before every stage of the job.
   auto join = joins_.lower_bound({uid, ""});
   while (join != joins_.end() && join->first.first == uid) join = Erase(join);
 }

@@ -74,6 +74,8 @@ absl::StatusOr<LoadedModel> ModelStore::Get(const ModelKey& key) {
   if (auto stage = TakeParked(key)) return LoadedModel{std::move(stage), std::nullopt};
   const auto start = clock_.Now();
   auto stage = Load(key);
+  // Parked stages count against a budget, not against the memory that is free. What is wanted now
+  // goes before what may be wanted later.
   if (absl::IsResourceExhausted(stage.status()) && stats().parked > 0) {
     DropParked();
     stage = Load(key);
@@ -83,6 +85,7 @@ absl::StatusOr<LoadedModel> ModelStore::Get(const ModelKey& key) {
 }
 
 std::shared_ptr<sdk::Stage> ModelStore::TakeParked(const ModelKey& key) {
+  // An instance without parked stages does not walk the model folder, which may be on a slow disk.
   if (stats().parked == 0) return nullptr;
   const std::size_t stamp = FilesOf(key.load.model_dir).stamp;
   std::list<Parked> replaced;  // Unloaded outside of the lock.

@@ -29,6 +29,7 @@ TaskManager::StageSource StagesFromPlugins(std::string directory) {
       return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PLUGIN_NAME",
                              "'" + plugin + "' is not the name of a plug-in");
     }
+    // The workers of an instance load at the same time, and PluginLoader loads on one thread only.
     const base::MutexLock lock(plugins->mutex);
     if (!plugins->loaded.contains(plugin)) {
       ONEPIECE_RETURN_IF_ERROR(plugins->loader.LoadFile(directory + "/" + plugin + ".so"));

@@ -52,7 +52,10 @@ void IndividualMode::Push(WorkItem item) {
   const message::Header& header = item.message.header;
   const std::string name = header.app;
   const std::int64_t rank = -static_cast<std::int64_t>(header.priority);
+  // Forget kept idle applications that were ahead. The others may have caught up since, and nothing
+  // else would remove those entries.
   for (auto app = apps_.begin(); app != apps_.end();) Forget((app++)->first);
+  // This comes before the application is added, because a new one would be the least itself.
   const base::Duration least = Least();
   App& app = apps_[name];
   if (app.queued == 0) app.spent += std::max(base::Duration::zero(), least - app.Expected());
@@ -64,6 +67,7 @@ void IndividualMode::Push(WorkItem item) {
 std::optional<WorkItem> IndividualMode::Pop() {
   if (queue_.empty()) return std::nullopt;
   auto& fifos = queue_.begin()->second;
+  // No fifo is empty here: Pop and Remove erase those that they have emptied.
   const auto key = [this](const auto& entry) {
     return std::pair(apps_.at(entry.first).Expected(), entry.second.begin()->first);
   };
@@ -139,6 +143,8 @@ absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
     ++duplicates_;
     return PushResult::kDuplicate;
   }
+  // Duplicates are dropped even after Close. The caller sends on what is refused as kClosed, and a
+  // second copy must not be sent on.
   if (closed_) return PushResult::kClosed;
   return Enqueue(std::move(item), predecessors);
 }
@@ -163,6 +169,7 @@ std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
   if (!clock_.WaitUntil(changed_, lock, stop, deadline, has_item)) return std::nullopt;
   auto item = strategy_->Pop();
   ++given_out_;
+  // Waiters for room and waiters for items share one condition, so all of them are woken.
   changed_.NotifyAll();
   return item;
 }
@@ -227,6 +234,7 @@ bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
 }
 
 bool RequestScheduler::HandsOver(const base::Uid& uid) const {
+  // The hook takes locks of its own, so it is not called under this one.
   const bool wanted = options_.hand_over && options_.hand_over();
   const base::MutexLock lock(mutex_);
   return (closed_ || wanted) && !cancelled_.contains(uid);

@@ -52,6 +52,7 @@ void ResultDeliver::Main(const std::stop_token& stop) {
   while (true) {
     clock_.WaitUntil(changed_, lock, stop, clock_.Now() + kForever,
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); });
+    // After a stop the queue is emptied first, so that Close loses nothing.
     if (queue_.empty()) return;
     FinishedWork work = std::move(queue_.front());
     queue_.pop_front();
@@ -60,6 +61,8 @@ void ResultDeliver::Main(const std::stop_token& stop) {
     auto again = deliver_(std::move(work));
     lock.Lock();
     if (again) {
+      // `held_` still counts the item, so a drain that looks meanwhile does not take the instance
+      // for empty.
       queue_.push_back(*std::move(again));
     } else {
       --held_;

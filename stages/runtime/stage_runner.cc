@@ -22,6 +22,8 @@ class RunnerContext final : public sdk::StageContext {
   }
 
   absl::Status Checkpoint(int step, int steps, const SaveState& save) override {
+    // Handing over is asked for before cancellation. Once the scheduler is closed, every job counts
+    // as cancelled, and Check would throw away work that can go on elsewhere.
     if (!options_.hand_over || !options_.hand_over(step)) return Progress(step, steps);
     if (options_.progress) options_.progress(step, steps);
     ONEPIECE_ASSIGN_OR_RETURN(*options_.saved, save());
@@ -68,6 +70,7 @@ absl::StatusOr<std::vector<message::Artifact>> RunStage(sdk::Stage& stage,
                                           absl::StatusCode::kInvalidArgument,
                                           "input of stage " + info.name));
     RunnerContext context(message, options);
+    // A job may have been cancelled, or have run out of time, while it was queued.
     ONEPIECE_RETURN_IF_ERROR(context.Check());
     ONEPIECE_ASSIGN_OR_RETURN(auto outputs, stage.Run(context, message.artifacts));
     ONEPIECE_RETURN_IF_ERROR(CheckPresent(info.outputs, outputs, absl::StatusCode::kInternal,

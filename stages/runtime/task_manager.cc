@@ -55,6 +55,8 @@ void TaskManager::Assign(const StageAssignment& assignment) {
     if (settled) Report();
     return;
   }
+  // The lock is free here. Nobody else changes the assignment, since calls of Assign do not
+  // overlap.
   if (SameWorkers(assignment, this->assignment())) {
     ChangeModels(assignment);
   } else {
@@ -68,6 +70,8 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
     const base::MutexLock lock(mutex_);
     std::erase_if(status_.apps, [&](const std::string& app) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       const std::string* model = ModelOf(assignment, app);
+      // The assignment names every application that the status names, because each change of the
+      // assignment removes the others here.
       return model == nullptr || *model != *ModelOf(assignment_, app);
     });
     if (status_.apps.empty())
@@ -78,6 +82,7 @@ void TaskManager::ChangeModels(const StageAssignment& assignment) {
     pending_ = assignment.workers;
   }
   Report();
+  // The status no longer names the dropped applications when their models go.
   for (TaskWorker* worker : Workers()) worker->Serve(assignment.models, generation);
 }
 
@@ -88,12 +93,15 @@ void TaskManager::Restart(const StageAssignment& assignment) {
     generation = ++generation_;
   }
   // Until all workers have ended, their work counts for the old assignment.
+  // All of them are asked before any is waited for, so that they end at the same time.
   for (TaskWorker* worker : Workers()) worker->RequestStop();
   for (TaskWorker* worker : Workers()) worker->Stop();
   std::vector<std::unique_ptr<TaskWorker>> old;
   {
     const base::MutexLock lock(mutex_);
     old.swap(workers_);
+    // The sum is taken under the lock of the swap. Otherwise busy() would fall for a moment, and
+    // utilisation with it.
     for (const auto& worker : old) past_busy_ += worker->busy();
   }
   old.clear();  // The old weights are gone, or parked, before new ones are loaded.
@@ -137,6 +145,7 @@ void TaskManager::RetryFailed() {
 void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
   {
     const base::MutexLock lock(mutex_);
+    // A report about an earlier assignment would count towards `pending_` of this one.
     if (outcome.revision != generation_) return;
     if (pending_ == assignment_.workers) {
       gathered_ = outcome;
@@ -150,6 +159,8 @@ void TaskManager::WorkerLoaded(const TaskWorker::Outcome& outcome) {
                .epoch = assignment_.epoch,
                .apps = gathered_.apps,
                .error = gathered_.error};
+    // The limit keeps the shift below small. The pause has reached kLastRetry before: 2^6 s is more
+    // than a minute.
     failures_ = status_.error.ok() ? 0 : std::min(failures_ + 1, 8);
     if (failures_ > 0)
       retry_at_ =

@@ -115,6 +115,8 @@ void TaskWorker::LoadMain(const std::stop_token& stop) {
     }
     const auto outcome = LoadMissing(models, revision, stop);
     if (stop.stop_requested()) return;
+    // The callback takes the task manager's lock, under which busy() and running() take this
+    // worker's. So it is called without a lock.
     if (outcome) loaded_(*outcome);
   }
 }
@@ -140,6 +142,8 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
   }
   const base::MutexLock lock(mutex_);
   if (wanted_revision_ != revision) return std::nullopt;
+  // A revision is done even if models failed. Otherwise this thread would load them again without a
+  // pause; TaskManager::RetryFailed sets the pace with a new revision.
   done_revision_ = revision;
   return outcome;
 }
@@ -149,6 +153,8 @@ absl::Status TaskWorker::LoadModel(const std::string& model_dir) {
   if (model.load_time) events_.ModelLoaded(key_.stage, model_dir, *model.load_time);
   {
     const base::MutexLock lock(mutex_);
+    // What is wanted now decides, not what was wanted when loading began. A later Serve that wants
+    // the model too need not load it again.
     if (Names(wanted_, model_dir)) {
       stages_.emplace(model_dir, std::move(model.stage));
       changed_.NotifyAll();
@@ -190,6 +196,8 @@ void TaskWorker::End(std::shared_ptr<sdk::Stage> stage, base::Duration compute) 
     const base::MutexLock lock(mutex_);
     busy_ += compute;
     ended = *std::exchange(running_, std::nullopt);
+    // Serve may have dropped the model, and the loader may have loaded it anew meanwhile. Only the
+    // object itself tells.
     const auto kept = stages_.find(ended.model_dir);
     if (kept != stages_.end() && kept->second == stage) return;
   }
@@ -231,8 +239,12 @@ void TaskWorker::Compute(WorkItem item) {
                              .queued = start_wall - item.arrival_time,
                              .compute = clock_.Now() - start};
   if (!saved.empty()) AddSaved(item, saved);
+  // Finished may wait for room. A worker that waits there must not count as one that computes
+  // without progress.
   End(std::move(stage), timing.compute);
   events_.Finished({std::move(item), timing, std::move(outputs), {}});
+  // Done comes last. Until then the scheduler still holds the item, so a drain counts it twice for
+  // a moment, rather than never.
   scheduler_.Done(app, timing.compute);
 }
 

@@ -14,6 +14,7 @@ const message::ParameterValue* Find(const Parameters& parameters, std::string_vi
 
 template <typename Value>
 absl::StatusOr<Value> Within(std::string_view name, Value value, Value minimum, Value maximum) {
+  // Both comparisons are false for NaN, which is therefore refused.
   if (value >= minimum && value <= maximum) return value;
   std::ostringstream text;
   text << value << " is not within " << minimum << " to " << maximum;

@@ -47,6 +47,8 @@ absl::Status PluginLoader::LoadFile(const std::string& path) {
     return NotFound("PLUGIN_NOT_FOUND", "there is no stage plug-in " + path);
   }
   // An absolute path: dlopen searches the library path for a bare name.
+  // RTLD_NOW finds a missing symbol here, not in the middle of a job. RTLD_LOCAL hides the symbols
+  // of one plug-in from the others.
   void* handle = dlopen(fs::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return Refuse(path, LastDlError());
   const auto entry_point = reinterpret_cast<PluginEntry (*)()>(dlsym(handle, kPluginEntryPoint));

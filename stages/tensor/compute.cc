@@ -31,6 +31,8 @@ absl::StatusOr<at::Device> ParseDevice(const std::string& device) {
 
 absl::Status FromException(const std::exception& error) {
   const std::string what = error.what();
+  // The runtime drops parked models and tries again when memory is short, so that must be told from
+  // other errors. LibTorch's CPU allocator says "can't allocate memory", CUDA "out of memory".
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                       what.find("out of memory") != std::string::npos ||
                       what.find("can't allocate memory") != std::string::npos;

@@ -25,6 +25,7 @@ struct TypeRow {
   std::string_view name;
   std::int64_t bytes;
 };
+// The rows are in the order of ElementType, which is the index (Row).
 constexpr std::array<TypeRow, 15> kTypes{{{ElementType::kBool, "BOOL", 1},
                                           {ElementType::kU8, "U8", 1},
                                           {ElementType::kI8, "I8", 1},
@@ -128,6 +129,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     key_ = value;
     switch (place_) {
       case Place::kRoot:
+        // An error between two tensors must not name the one before.
         entry_.name.clear();
         return names_.insert(value).second ||
                Fail("duplicate name \"" + value.substr(0, 200) + "\"");
@@ -248,12 +250,15 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> fil
   }
   std::sort(index.tensors.begin(), index.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
+              // An empty tensor comes before the one that begins at its offset. After it, it would
+              // look like an overlap.
               return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
             });
   const std::uint64_t data_bytes = file.size() - index.data_offset;
   std::uint64_t end = 0;
   for (const TensorEntry& entry : index.tensors) {
     if (entry.offset < end) return Bad(label, "its data overlap another tensor's", entry.name);
+    // The difference cannot wrap. The sum of offset and bytes could, in a hostile file.
     if (entry.bytes > data_bytes || entry.offset > data_bytes - entry.bytes) {
       return Bad(label, "its data run past the end of the file", entry.name);
     }

@@ -15,6 +15,7 @@ namespace onepiece::tensor {
 namespace {
 
 // The data begins at a multiple of this.
+// Aligned tensors can be read in place from a mapping (ViewTensor).
 constexpr std::size_t kAlignment = 64;
 
 absl::StatusOr<std::string> Header(const std::map<std::string, at::Tensor>& tensors,
@@ -69,6 +70,7 @@ absl::Status WriteSafetensors(const std::string& path,
   ONEPIECE_ASSIGN_OR_RETURN(const std::string header, Header(tensors, metadata));
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   const bool written = fd >= 0 && WriteBody(fd, header, tensors);
+  // This is read before close, which may change it.
   const int error = errno;
   if (fd >= 0) ::close(fd);
   if (written) return absl::OkStatus();

@@ -47,6 +47,8 @@ struct ArtifactType {
   message::DType dtype;
   at::ScalarType scalar;
 };
+// Both kU8 and kBytes are kByte. kU8 stands first, because ToArtifact takes the first row that
+// fits.
 constexpr ArtifactType kArtifactTypes[] = {
     {message::DType::kU8, at::kByte},       {message::DType::kI32, at::kInt},
     {message::DType::kI64, at::kLong},      {message::DType::kF16, at::kHalf},

@@ -47,6 +47,7 @@ struct WanVae::Impl {
   absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, Counter& counter) const {
     const at::Tensor x = post_quant.Apply(z);
     const std::int64_t total = x.size(2), pixels = config.spatial_scale();
+    // The chunks go straight into the video. Joined at the end, they would take its memory twice.
     at::Tensor video = at::empty({x.size(0), 3, 1 + (total - 1) * config.temporal_scale(),
                                   pixels * x.size(3), pixels * x.size(4)},
                                  x.options());

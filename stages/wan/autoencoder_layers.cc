@@ -71,7 +71,9 @@ at::Tensor CausalConv::Run(at::IntArrayRef shape, const at::TensorOptions& optio
     before.copy_(memory.frames);
   }
   fill(now);
+  // A view would keep the whole window alive until the next chunk.
   memory.frames = window.narrow(2, frames, 2).clone();
+  // Only zeros come before the first frame, so two thirds of the kernel would compute nothing.
   return first && frames == 1 ? single_.Apply(now) : conv_.Apply(window);
 }
 
@@ -167,6 +169,7 @@ void Downsample::Bind(model::WeightBinder& weights, const std::string& name, std
 }
 
 at::Tensor Downsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
+  // The reference pads at the right and at the bottom only.
   const at::Tensor padded = at::constant_pad_nd(ToFrames(x), {0, 1, 0, 1});
   const at::Tensor y = FromFrames(conv_.Apply(padded), x.size(0));
   if (time_ == Time::kKeep) return y;

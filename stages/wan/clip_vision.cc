@@ -69,10 +69,13 @@ void ClipVision::Bind(model::WeightBinder& weights) {
   positions_ = weights.Get(embeddings + "position_embedding.weight", {config_.tokens(), hidden});
   pre_norm_.weight = weights.Get(model + "pre_layrnorm.weight", {hidden});
   pre_norm_.bias = weights.Get(model + "pre_layrnorm.bias", {hidden});
+  // Nothing is computed behind the last but one hidden state. These tensors are asked for only
+  // because files hold them, and CheckFit refuses those that nobody asks for.
   for (const char* part : {"weight", "bias"})
     weights.Get(model + "post_layernorm." + part, {hidden});
   for (std::int64_t i = 0; i < config_.num_layers; ++i)
     layers_.push_back(BindLayer(weights, model + "encoder.layers." + std::to_string(i) + "."));
+  // For the same reason the last layer is bound and dropped.
   layers_.pop_back();
   weight_bytes_ = weights.bytes();
 }

@@ -31,17 +31,20 @@ absl::StatusOr<std::shared_ptr<const WanTransformer>> MergedTransformers::Get(
     const base::MutexLock lock(mutex_);
     if (auto found = Find(key)) return found;
   }
+  // The first look comes before this lock, so that hits do not wait for somebody else's merge.
   const base::MutexLock merging(merging_);
   {
     const base::MutexLock lock(mutex_);
     if (auto found = Find(key)) return found;  // Another worker has merged it meanwhile.
     ++stats_.misses;
+    // Room is made before the merge, so that evicted weights are not in memory beside the new ones.
     MakeRoom(bytes);
   }
   auto merged = merge();
   if (!merged.ok()) return merged.status();
   auto transformer = std::make_shared<const WanTransformer>(*std::move(merged));
   const base::MutexLock lock(mutex_);
+  // The size before the merge was an estimate.
   MakeRoom(transformer->weight_bytes());
   stats_.bytes += transformer->weight_bytes();
   entries_.push_front({key, transformer});

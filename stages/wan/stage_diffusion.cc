@@ -119,6 +119,7 @@ class DiffusionStage final : public sdk::Stage {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string hash,
                               MergedHash(loaded_->transformer.hash, choices));
     ONEPIECE_ASSIGN_OR_RETURN(MergedTransformers* const merged, MergedTransformers::OfProcess());
+    // The threads belong to the key: the sums of a merge depend on their count.
     const std::string key =
         model::HashOfParts({hash, loaded_->device.str(), c10::toString(loaded_->products),
                             std::to_string(loaded_->threads)});
@@ -136,6 +137,7 @@ class DiffusionStage final : public sdk::Stage {
       if (absl::IsNotFound(content.status()))
         return sdk::BadParameter("loras", "the model has no adapter \"" + choice.name + "\"");
       if (!content.ok()) return content.status();
+      // %a writes every bit of the scale. Decimals could give two scales one hash.
       hash = model::HashOfParts({hash, *content, absl::StrFormat("%a", choice.scale)});
     }
     return hash;

@@ -31,6 +31,8 @@ class PartContext final : public sdk::StageContext {
 
  private:
   int Place(int step, int steps) const {
+    // Steps count from 1 (StageContext::Progress), and a part with steps of its own may have done
+    // none of the whole yet.
     return std::max(1, done_before_ + (steps == own_ ? step : step == steps ? own_ : 0));
   }
 

@@ -152,6 +152,7 @@ class TextEncodeStage final : public sdk::Stage {
                    context.uid().ToString(), parameter, kMaxSequenceLength);
       ONEPIECE_ASSIGN_OR_RETURN(*ids, PromptIds(loaded_->tokenizer, text));
     }
+    // The key is made of tokens, so that texts which clean to the same ones share an entry.
     const auto bytes = std::as_bytes(std::span(*ids));
     const std::string key = KeyOf("text", loaded_->encoder.hash,
                                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -162,6 +163,7 @@ class TextEncodeStage final : public sdk::Stage {
           ONEPIECE_ASSIGN_OR_RETURN(auto artifact, tensor::ToArtifact("embeds", computed));
           return Artifacts{std::move(artifact)};
         }));
+    // The entry has a neutral name: equal prompts and negative prompts share it.
     embeds[0].name = parameter + "_embeds";
     return std::move(embeds[0]);
   }

@@ -23,6 +23,8 @@ at::Tensor PositionBuckets(std::int64_t tokens, const UMT5Config& config, at::De
   const at::Tensor distance = relative.abs();
   const double range =
       std::log(static_cast<double>(config.max_distance) / static_cast<double>(exact));
+  // The logarithm is -inf for the distance 0. clamp_min takes care of it, and `where` below does
+  // not use it.
   const at::Tensor far = (at::log(distance.to(at::kFloat) / static_cast<double>(exact)) / range *
                           static_cast<double>(half - exact))
                              .clamp_min(0)

@@ -116,6 +116,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
   StoreWord(base + kLengthAt, length_bytes);
   StoreWord(base + kOwnerPidAt, static_cast<std::uint64_t>(owner.pid));
   StoreWord(base + kOwnerStartAt, owner.start_time);
+  // The magic goes last, so a header that has it is complete.
   StoreWord(base + kMagicAt, kMagic);
   Registry& registry = TheRegistry();
   const base::MutexLock lock(registry.mutex);
@@ -127,6 +128,8 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
 absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegion& remote) {
   const std::string& name = remote.address;
   Registry& registry = TheRegistry();
+  // The lock is held until the mapping is registered. Otherwise two threads that attach at once
+  // would map the segment twice.
   const base::MutexLock lock(registry.mutex);
   std::shared_ptr<ShmSegment> segment = registry.segments[name].lock();
   if (segment == nullptr) {
@@ -138,6 +141,8 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
     }
     struct stat info {};
     const std::uint64_t mapped = kHeaderBytes + remote.length_bytes;
+    // A file that is too short could be mapped too, and an access behind its end would raise
+    // SIGBUS.
     if (fstat(file.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != mapped) {
       registry.segments.erase(name);
       return WrongRegion(name, "has another length");
@@ -147,6 +152,8 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
     segment = std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
     registry.segments[name] = segment;
   }
+  // The checks also hold for a segment that this process has mapped already: the name alone lets
+  // nobody in.
   const std::byte* header = segment->base_;
   if (LoadWord(header + kMagicAt) != kMagic) return WrongRegion(name, "is not one of ours");
   if (LoadWord(header + kLengthAt) != remote.length_bytes ||
@@ -166,6 +173,8 @@ std::span<std::byte> ShmSegment::bytes() const {
 std::uint64_t ShmSegment::key() const { return LoadWord(base_ + kKeyAt); }
 
 PeerIdentity ShmSegment::owner() const {
+  // Accept refuses peers of other hosts and process-id namespaces, so the owner's pid means the
+  // same process here.
   return {.host = SelfIdentity().host,
           .pid = static_cast<std::int32_t>(LoadWord(base_ + kOwnerPidAt)),
           .start_time = LoadWord(base_ + kOwnerStartAt)};
@@ -194,6 +203,8 @@ void ShmSegment::WaitDoorbell(std::uint32_t seen, base::Duration limit) const {
 
 void ShmSegment::RingDoorbell() const {
   std::atomic_ref<std::uint32_t>(*DoorbellWord()).fetch_add(1);
+  // No futex call here has FUTEX_PRIVATE_FLAG, because the sleeper and the ringer may be different
+  // processes.
   syscall(SYS_futex, DoorbellWord(), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 

@@ -31,6 +31,8 @@ constexpr std::uint64_t kLongBytes = 65536;
 // Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL, so that the name of a segment that was left
 // behind tells its owner.
 std::string NamePrefix(std::string_view cluster_id) {
+  // A cluster id has no dot. So no cluster's prefix begins another one's, and UnlinkStale leaves
+  // the segments of other clusters alone.
   return "/onepiece." + std::string(cluster_id) + ".";
 }
 
@@ -99,6 +101,8 @@ class ShmRegion final : public Region {
                 .key = segment_->key(),
                 .details = doorbell_ != nullptr ? doorbell_->Details() : std::string()} {}
   ~ShmRegion() override {
+    // shm_unlink takes only the name away: a peer keeps what it has mapped. The flag breaks its
+    // channel.
     segment_->Retire();
     shm_unlink(remote_.address.c_str());
   }
@@ -205,6 +209,7 @@ class ShmChannel final : public Channel {
         LoadWords(at, op.words_into);
         break;
       case Op::Kind::kCompareAndSwap: {
+        // A swap that succeeds leaves `seen` alone, and then `compare` is the former value.
         std::uint64_t seen = op.compare;
         std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at))
             .compare_exchange_strong(seen, op.value);
@@ -251,6 +256,8 @@ class ShmDialer final : public Dialer {
       if (!reader.Finished()) return InvalidArgument("WRONG_REGION", "malformed details");
       ONEPIECE_ASSIGN_OR_RETURN(doorbell, Attach(bell));
     }
+    // A dead owner's segment stays in /dev/shm until UnlinkStale, so a mapping does not prove that
+    // the owner lives.
     ONEPIECE_ASSIGN_OR_RETURN(auto owner, WatchProcess(segment->owner()));
     if (owner->IsDead()) {
       return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
@@ -262,6 +269,7 @@ class ShmDialer final : public Dialer {
 
  private:
   absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote) const {
+    // The name came over the control plane, and must not open a segment of another cluster.
     if (!remote.address.starts_with(prefix_) || remote.address.find('/', 1) != std::string::npos) {
       return InvalidArgument("WRONG_FABRIC",
                              "region " + remote.address + " is not of this cluster");

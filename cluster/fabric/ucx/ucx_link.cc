@@ -52,6 +52,7 @@ UcxLink::~UcxLink() {
   if (endpoint_ == nullptr) return;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  // A close that is not forced flushes first, and would wait for a peer that may never read again.
   params.flags = UCP_EP_CLOSE_FLAG_FORCE;
   const ucs_status_ptr_t closing = ucp_ep_close_nbx(endpoint_, &params);
   if (UCS_PTR_IS_PTR(closing)) {
@@ -127,6 +128,7 @@ bool UcxLink::Take(const UcxAnswer& answer, std::span<const std::byte> bytes) {
   if (answer.refused != 0 || answer.chain != chain_number_) return false;
   if (answer.kind == UcxKind::kEnd) {
     ended_ = true;
+    // The owner sends the end behind all answers, on one stream: missing bytes never come now.
     return missing_bytes_ == 0;
   }
   if (answer.index >= chain_.size() || bytes.size() > missing_bytes_) return false;
@@ -190,6 +192,8 @@ absl::Status UcxLink::Post(std::size_t index) {
       return Write(UcxKind::kWriteWords, op.offset, std::as_bytes(op.words));
     case Op::Kind::kRead:
     case Op::Kind::kReadWords:
+      // The bytes are counted before the request goes out. The answer may come while Send still
+      // waits, and Take refuses bytes that nobody expects.
       missing_bytes_ += size;
       return Send(UcxKind::kRead, op.offset, size);
     case Op::Kind::kCompareAndSwap:
@@ -224,6 +228,8 @@ absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t len
   header_.length_bytes = length_bytes;
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  // EAGER keeps header and payload in one message. The owner refuses a rendezvous, whose payload it
+  // would have to fetch.
   params.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
   return Await(ucp_am_send_nbx(endpoint_, kUcxOp, &header_, sizeof header_, payload.data(),
                                payload.size(), &params));

@@ -73,6 +73,7 @@ bool UcxTarget::Progress() {
 
 void UcxTarget::Close() {
   const base::MutexLock lock(mutex_);
+  // The worker goes first, because it may read the replies until it is gone.
   worker_.reset();
   replies_.clear();
 }
@@ -93,6 +94,7 @@ UcxVerdict UcxTarget::Judge(const absl::StatusOr<UcxHello>& hello) {
   if (!hello.ok() || hello->version != expected_.version) return UcxVerdict::kWrongVersion;
   const bool knows = hello->key == expected_.key && hello->address == expected_.address &&
                      hello->length_bytes == expected_.length_bytes;
+  // The worker serves one peer. A second one could not be fenced without the first.
   if (!knows || welcomed_) return UcxVerdict::kWrongRegion;
   welcomed_ = true;
   return UcxVerdict::kWelcome;
@@ -113,6 +115,8 @@ ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_
   std::memcpy(&op, header, sizeof op);
   if (!target.Allowed(op, length)) target.refused_ = true;
   ++target.next_sequence_;
+  // The end is answered all the same. The answer tells the peer of the refusal. The peer would
+  // otherwise wait until its deadline.
   if (target.refused_ && op.kind != UcxKind::kEnd) return UCS_OK;
   target.Execute(op, {static_cast<const std::byte*>(data), length}, param->reply_ep);
   return UCS_OK;
@@ -134,8 +138,10 @@ bool UcxTarget::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
 }
 
 void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer) {
+  // A refused end comes here as well, and its offset may lie outside of the region.
   std::byte* const at = memory_->bytes().data() + (op.kind == UcxKind::kEnd ? 0 : op.offset);
   const auto word = [at] { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)); };
+  // A swap that succeeds leaves `old_value` alone, and then `compare` is the former value.
   std::uint64_t old_value = op.compare;
   switch (op.kind) {
     case UcxKind::kWrite:
@@ -208,6 +214,8 @@ void UcxTarget::Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void
   params.user_data = &reply;
   const ucs_status_ptr_t sent =
       ucp_am_send_nbx(peer, message, header, size, reply.data.data(), reply.data.size(), &params);
+  // UCX calls OnSent only for a request that it returns. It returns none when the answer is sent
+  // already or cannot be sent.
   if (!UCS_PTR_IS_PTR(sent)) OnSent(nullptr, UCS_OK, &reply);
 }
 
@@ -274,6 +282,8 @@ absl::Status UcxProgress::Add(std::shared_ptr<UcxTarget> target) {
 
 void UcxProgress::Remove(UcxTarget& target) {
   {
+    // The target leaves the map before Close, which frees the number of its descriptor. In a second
+    // call that number may belong to another target, so the pointers are compared.
     const base::MutexLock lock(mutex_);
     const auto at = targets_.find(target.fd());
     if (at != targets_.end() && at->second.get() == &target) {
@@ -287,6 +297,8 @@ void UcxProgress::Remove(UcxTarget& target) {
 void UcxProgress::Run() {
   std::vector<std::shared_ptr<UcxTarget>> busy;
   while (!stopping_.load()) {
+    // The descriptors of busy targets are not armed. A wait would sleep through what has arrived
+    // there.
     Collect(/*wait=*/busy.empty(), busy);
     std::erase_if(busy, [](const auto& target) { return !target->Progress(); });
   }
@@ -303,6 +315,8 @@ void UcxProgress::Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& bu
     const int fd = events[static_cast<std::size_t>(i)].data.fd;
     eventfd_t ignored = 0;
     if (fd == wake_fd_) eventfd_read(wake_fd_, &ignored);
+    // The target of the event may be gone, and another one may have its number. A needless look at
+    // that one does no harm.
     if (const auto at = targets_.find(fd); at != targets_.end()) add(at->second);
   }
   for (auto& target : std::exchange(fresh_, {})) add(std::move(target));

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kDetailsMagic = 0x3158435544504f;  // "OPDUCX1"
 constexpr std::uint64_t kOfferMagic = 0x3158434f4f504f;    // "OPOOCX1"
 constexpr std::uint64_t kHelloMagic = 0x315843554850'4f;   // "OPHUCX1"
+// With the other fields this fits into RemoteRegion::details, which has at most 4096 bytes.
 constexpr std::size_t kMaxWorkerAddressBytes = 3072;
 constexpr std::size_t kMaxRegionNameBytes = 255;
 
@@ -37,6 +38,7 @@ absl::StatusOr<UcxDetails> UcxDetails::Parse(std::string_view bytes) {
   const std::uint64_t version = reader.U64();
   details.worker_address = reader.Text(kMaxWorkerAddressBytes);
   const std::uint64_t check = reader.U64();
+  // A finished reader has read at least 8 bytes, so the subtraction does not wrap.
   const bool whole = reader.Finished() && check == Check(bytes.substr(0, bytes.size() - 8));
   if (!whole || magic != kDetailsMagic || version != kUcxProtocolVersion ||
       details.worker_address.empty()) {

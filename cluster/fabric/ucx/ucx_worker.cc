@@ -79,6 +79,7 @@ absl::StatusOr<std::shared_ptr<UcxContext>> UcxContext::Open(const std::string& 
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return UcxError("ucp_config_read", status);
+  // ucp_config_read has taken the UCX_* variables. The backend's own settings come later and win.
   absl::Status modified = Modify(config, devices);
   ucp_context_h context = nullptr;
   if (modified.ok()) {
@@ -86,6 +87,7 @@ absl::StatusOr<std::shared_ptr<UcxContext>> UcxContext::Open(const std::string& 
     params.field_mask =
         UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
     params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    // Different threads move the workers of one context.
     params.mt_workers_shared = 1;
     params.name = "onepiece";
     status = ucp_init(&params, config, &context);

@@ -112,6 +112,8 @@ absl::Status VerbsAccess::Connect(const OfferDetails& offer) {
                         .length_bytes = memory_->pages->bytes().size(),
                         .has_doorbell = doorbell_ != nullptr};
   details.endpoint.mtu = std::min(details.endpoint.mtu, offer.endpoint.mtu);
+  // The connection comes before the window, because a bind is a work request and needs a queue pair
+  // that can send.
   ONEPIECE_RETURN_IF_ERROR(pair_->Connect(offer.endpoint, kPeerRights));
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint32_t key, windows ? BindWindow() : RegisterForPeer());
   remote_ = {.backend = kBackend,
@@ -129,12 +131,14 @@ absl::StatusOr<std::uint32_t> VerbsAccess::BindWindow() {
   ibv_send_wr bind{};
   bind.opcode = IBV_WR_BIND_MW;
   bind.bind_mw.mw = window_.get();
+  // A window of type 2 needs a new tag, the last byte of its key, for each bind.
   bind.bind_mw.rkey = ibv_inc_rkey(window_->rkey);
   bind.bind_mw.bind_info = {.mr = memory_->registration.get(),
                             .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                             .length = bytes.size(),
                             .mw_access_flags = kPeerRights};
   ONEPIECE_RETURN_IF_ERROR(Do(bind, "cannot bind a memory window"));
+  // Revoke invalidates the window by this key.
   window_->rkey = bind.bind_mw.rkey;
   return window_->rkey;
 }

@@ -42,6 +42,7 @@ VerbsChannel::VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<Stagi
       target_(target),
       clock_(clock),
       pair_(std::move(pair)),
+      // One request stays free for the mark that QueuePair posts when it drains.
       depth_(std::min(kDepth, pair_->abilities().max_send_wr - 1)),
       max_pieces_(std::min(kPieces, pair_->abilities().max_send_sge)),
       max_inline_(pair_->abilities().max_inline_data),
@@ -130,6 +131,7 @@ absl::Status VerbsChannel::AddWrite(std::uint64_t offset, Op::Pieces pieces) {
       ONEPIECE_RETURN_IF_ERROR(AddSegment(offset, piece, lkey));
     }
   }
+  // The next operation has an offset of its own, so it must not join this request.
   open_write_ = false;
   return absl::OkStatus();
 }
@@ -198,6 +200,7 @@ absl::Status VerbsChannel::AddRead(std::uint64_t offset, std::span<std::byte> in
 }
 
 absl::Status VerbsChannel::AddAtomic(const Op& op) {
+  // The second word is for the alignment below, which costs up to 7 bytes.
   ONEPIECE_RETURN_IF_ERROR(Reserve(2 * kWordBytes));
   staged_ = (staged_ + kWordBytes - 1) / kWordBytes * kWordBytes;
   const std::span<std::byte> at = Stage(kWordBytes);
@@ -209,6 +212,8 @@ absl::Status VerbsChannel::AddAtomic(const Op& op) {
                        .swap = op.value,
                        .rkey = target_.key};
   AddTo(request, at, staging_.registration->lkey);
+  // An atomic does not set reads_before_, because the peer's device answers a repeated atomic with
+  // its first result.
   results_.push_back(
       {.from = at.data(), .to = reinterpret_cast<std::byte*>(op.old_value), .bytes = kWordBytes});
   return absl::OkStatus();
@@ -280,6 +285,8 @@ absl::StatusOr<std::uint32_t> VerbsChannel::Register(std::span<const std::byte> 
 absl::Status VerbsChannel::Flush() {
   if (request_count_ == 0) return absl::OkStatus();
   for (std::uint32_t i = 0; i + 1 < request_count_; ++i) requests_[i].next = &requests_[i + 1];
+  // Requests complete in order. The completion of the last one therefore frees all places in the
+  // queue and the staging memory.
   requests_[request_count_ - 1].send_flags |= IBV_SEND_SIGNALED;
   if (absl::Status posted = pair_->Post(requests_.data()); !posted.ok()) {
     return Broken(base::Message(posted));

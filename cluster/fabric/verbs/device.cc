@@ -117,6 +117,7 @@ absl::StatusOr<std::shared_ptr<Device>> Device::Open(const DeviceAddress& addres
   // Without the kernel's half of the stack the call fails with ENOSYS, which means no device
   // either.
   const std::span<ibv_device* const> devices(list.get(), list != nullptr ? count : 0);
+  // The list owns `found` until the device is open.
   ONEPIECE_ASSIGN_OR_RETURN(ibv_device * found, FindDevice(devices, address.device));
   Handle<ibv_context> context(ibv_open_device(found));
   if (context == nullptr) {
@@ -180,6 +181,7 @@ absl::Status Device::ChoosePort(int wanted) {
 }
 
 absl::Status Device::ChooseGid(int wanted) {
+  // ibv_query_gid_table returns the addresses of all ports.
   std::vector<ibv_gid_entry> table(static_cast<std::size_t>(port_.gid_tbl_len) *
                                    limits_.phys_port_cnt);
   const ssize_t count = ibv_query_gid_table(context(), table.data(), table.size(), 0);

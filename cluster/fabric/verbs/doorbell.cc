@@ -37,7 +37,10 @@ absl::Status VerbsDoorbell::Make() {
   const int depth = std::min({kReceives, limits.max_srq_wr, limits.max_cqe});
   channel_.reset(ibv_create_comp_channel(device_->context()));
   if (channel_ == nullptr) return VerbsError("no completion channel for a doorbell", errno);
+  // Sleep also wakes up when the eventfd is written. It must not then block on an event that never
+  // came.
   fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  // The queue has room for a completion of every receive, so it cannot overflow.
   queue_.reset(ibv_create_cq(device_->context(), depth, nullptr, channel_.get(), 0));
   if (queue_ == nullptr) return VerbsError("no completion queue for a doorbell", errno);
   ibv_srq_init_attr attributes{};
@@ -126,6 +129,7 @@ void VerbsDoorbell::Sleep(base::Duration limit) {
   [[maybe_unused]] const ssize_t read_bytes = read(event_, &rings, sizeof rings);
   ibv_cq* queue = nullptr;
   void* context = nullptr;
+  // ibv_destroy_cq would wait forever for an event that nobody acknowledged.
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ibv_ack_cq_events(queue, 1);
 }
 

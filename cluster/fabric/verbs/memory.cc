@@ -69,6 +69,8 @@ absl::StatusOr<std::unique_ptr<Pages>> Pages::Allocate(std::uint64_t length_byte
     }
     std::memset(start, 0, mapped);  // Kernels before 5.14.
   }
+  // After a fork a write could give this process a copy of a page, and the device would go on with
+  // the old page.
   madvise(start, mapped, MADV_DONTFORK);
   return pages;
 }
@@ -82,6 +84,7 @@ absl::StatusOr<Handle<ibv_mr>> RegisterMemory(ibv_pd* domain, std::span<const st
   if (registration != nullptr) return registration;
   const int error = errno;
   const std::string what = "cannot register " + std::to_string(bytes.size()) + " bytes";
+  // The kernel also says ENOMEM when the limit of locked memory is reached.
   if (error != ENOMEM && error != EAGAIN && error != EPERM) return VerbsError(what, error);
   return base::MakeError(
       absl::StatusCode::kResourceExhausted, "MEMLOCK_LIMIT",

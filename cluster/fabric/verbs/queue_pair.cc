@@ -123,6 +123,7 @@ void CompletionQueue::Sleep(base::Duration limit) {
   if (poll(&waited, 1, static_cast<int>(whole.count())) != 1) return;
   ibv_cq* queue = nullptr;
   void* context = nullptr;
+  // ibv_destroy_cq would wait forever for an event that nobody acknowledged.
   while (ibv_get_cq_event(channel_.get(), &queue, &context) == 0) ibv_ack_cq_events(queue, 1);
 }
 
@@ -130,11 +131,14 @@ std::optional<ibv_wc> CompletionQueue::Next(base::Clock& clock, base::MonotonicT
   base::Clock& real = base::SystemClock();
   const base::MonotonicTime start = real.Now();
   const base::Duration left = deadline - clock.Now();
+  // A deadline that never comes (max) must not overflow.
   const base::MonotonicTime real_deadline =
       start + std::min(left, base::MonotonicTime::max() - start);
   for (;;) {
     if (auto completion = Poll()) return completion;
     const base::MonotonicTime now = real.Now();
+    // The last look is for a thread that lost the processor after Poll: its completion may have
+    // come in time.
     if (now >= real_deadline || clock.Now() >= deadline) return Poll();
     if (now < start + kSpin) continue;
     if (channel_ == nullptr) {
@@ -171,11 +175,13 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(std::shared_ptr<Dev
                     .max_recv_sge = options.receives != nullptr ? 0U : 1U,
                     .max_inline_data = options.inline_bytes};
   Handle<ibv_qp> pair(ibv_create_qp(options.domain, &attributes));
+  // A device may refuse the wish for inline bytes instead of giving fewer.
   if (pair == nullptr && options.inline_bytes > 0) {
     attributes.cap.max_inline_data = 0;
     pair.reset(ibv_create_qp(options.domain, &attributes));
   }
   if (pair == nullptr) return VerbsError("no queue pair", errno);
+  // The number is random, so that a late packet of an earlier connection does not fit here.
   const auto psn = static_cast<std::uint32_t>(base::RandomU64()) & k24Bits;
   return std::unique_ptr<QueuePair>(new QueuePair(std::move(device), std::move(completions),
                                                   std::move(pair), attributes.cap, psn));
@@ -273,6 +279,7 @@ void QueuePair::Drain() {
   mark.wr_id = kDrainMark;
   mark.opcode = IBV_WR_RDMA_WRITE;
   mark.send_flags = IBV_SEND_SIGNALED;
+  // In the error state the device sends nothing. It flushes the mark like the requests before it.
   if (!Post(&mark).ok()) return;
   base::Clock& real = base::SystemClock();
   const base::MonotonicTime limit = real.Now() + kDrainLimit;

@@ -54,6 +54,7 @@ class VerbsDialer final : public Dialer {
 
   absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
     ONEPIECE_ASSIGN_OR_RETURN(const RegionDetails details, Check(remote));
+    // The other end gets no rights (0): only this end reads and writes.
     ONEPIECE_RETURN_IF_ERROR(pair_->Connect(details.endpoint, 0));
     auto channel =
         std::make_unique<VerbsChannel>(device_, pool_, std::move(pair_),
@@ -96,6 +97,7 @@ class VerbsDialer final : public Dialer {
   base::Clock& clock_;
   const std::uint64_t incarnation_;
   const Offer offer_;
+  // This member comes last, because the initialiser of offer_ still uses the parameter `pair`.
   std::unique_ptr<QueuePair> pair_;  // Null once connected.
 };
 
