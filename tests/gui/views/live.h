@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cluster/session/snapshot.h"
+#include "cluster/session/link.h"
 
 namespace onepiece::gui {
 
