@@ -28,10 +28,7 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(
       const std::unique_ptr<DatabaseNode> database,
       DatabaseNode::Open(view, OptionsFrom(config), *fabric, host.metrics(), host.spans()));
-  if (absl::Status served = host.Serve(database->services()); !served.ok()) {
-    host.StopServing();  // Half of it may be up, on services that end with this function.
-    return served;
-  }
+  ONEPIECE_RETURN_IF_ERROR(host.Serve(database->services()));
   node::NodeAgent agent(node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),
                                                    host.metrics_address()),
                         view);

@@ -31,10 +31,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   DirectFetch direct_fetch(view, config.node().node_id(), *fabric);
   options.direct_fetch = &direct_fetch;
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
-  if (absl::Status served = host.Serve({&proxy}); !served.ok()) {
-    host.StopServing();  // Part of it may be up, and this function destroys the services.
-    return served;
-  }
+  ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy}));
   node::NodeAgent agent(
       node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(), host.metrics_address()),
       view);

@@ -77,6 +77,13 @@ Host::~Host() { StopServing(); }
 absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
   for (grpc::Service* service : services) server_->AddService(*service);
   server_->AddService(*telemetry_service_);
+  const absl::Status status = OpenAddresses();
+  // The caller destroys the services after an error, and the server may be up all the same.
+  if (!status.ok()) StopServing();
+  return status;
+}
+
+absl::Status Host::OpenAddresses() {
   ONEPIECE_RETURN_IF_ERROR(server_->Start().status());
   address_ = node_.advertise().empty() ? server_->address() : node_.advertise();
   ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));

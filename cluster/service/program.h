@@ -63,7 +63,7 @@ class Host {
   /// Opens `listen` and `metrics_address`, and serves `services`, health, reflection and telemetry.
   /// The services must outlive StopServing().
   ///
-  /// Errors: UNAVAILABLE when an address cannot be bound.
+  /// Errors: UNAVAILABLE when an address cannot be bound. After an error nothing is served.
   absl::Status Serve(const std::vector<grpc::Service*>& services);
   /// Returns the host:port that others dial: `advertise`, else the address on which Serve()
   /// listens.
@@ -82,14 +82,14 @@ class Host {
   bool WaitForShutdown(base::Duration limit);
   /// Returns a token whose stop is requested when StopServing() begins. Handlers of long streams
   /// end then.
-  ///
-  /// REQUIRES: Serve() succeeded.
   [[nodiscard]] std::stop_token stopping() const;
   /// Stops the server and the metrics endpoint. Calls in progress get Scaled(2 s) before they are
   /// cancelled. A second call has no effect.
   void StopServing();
 
  private:
+  absl::Status OpenAddresses();
+
   const v1::NodeConfig& node_;
   base::ShutdownSignals& signals_;
   bool shut_down_ = false;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/seconds.h"
@@ -177,7 +176,6 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.
-  const absl::Cleanup stop_serving = [&] { host.StopServing(); };  // Before the services go.
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
   absl::Status status = log->Start(host.address());
@@ -198,6 +196,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   agent.Stop();
   controller.Stop();
   log->Stop();
+  host.StopServing();  // After this no call is inside the services, so they may be destroyed.
   return status;
 }
 
