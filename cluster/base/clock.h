@@ -13,7 +13,8 @@ namespace onepiece::base {
 using Duration = std::chrono::nanoseconds;
 /// Monotonic time since an arbitrary start; for intervals and deadlines inside one process.
 using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duration>;
-/// Unix time; crosses processes (deadlines in messages, timestamps in records).
+/// Unix time. It is for people: no process may decide anything by it, because the hosts' clocks may
+/// differ by any amount and jump. Time limits travel as the time that is left.
 using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
 
 /// A source of time.
@@ -49,11 +50,13 @@ class ManualClock final : public Clock {
                  const std::function<bool()>& predicate) override;
   /// Moves both clocks forward and wakes every waiter whose deadline has come.
   void Advance(Duration by);
+  /// Moves the wall clock alone, as somebody who sets it does.
+  void JumpWall(Duration by);
 
  private:
   mutable Mutex mutex_;
   Duration offset_ ABSL_GUARDED_BY(mutex_){};
-  WallTime start_;
+  WallTime start_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// $ONEPIECE_TIME_SCALE (default 1, bounded to [0.01, 1000]): every timeout of the product is

@@ -39,9 +39,11 @@ int BucketOf(const base::Uid& uid) { return static_cast<int>(HashOf(uid) >> 56);
 
 std::uint64_t DigestOf(const v1::JobRecord& record, bool has_bytes) {
   const std::uint64_t seed = has_bytes ? 1 : 0;
-  if (!record.has_bytes()) return Hash(base::CanonicalBytes(record), seed);
+  if (!record.has_bytes() && !record.has_time_left())
+    return Hash(base::CanonicalBytes(record), seed);
   v1::JobRecord shared = record;
   shared.clear_has_bytes();
+  shared.clear_time_left();
   return Hash(base::CanonicalBytes(shared), seed);
 }
 

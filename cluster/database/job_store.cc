@@ -31,6 +31,11 @@ absl::Status RecordsFull() {
                          "the database holds as many jobs as it may");
 }
 
+StoreShard::TimeLeft TimeLeftOf(const JobRecord& record) {
+  if (!record.has_time_left()) return std::nullopt;
+  return job::FromProto(record.time_left());
+}
+
 /// Returns the filter of a list request. It borrows `request`.
 StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
   return [&request](const Job& job, Job::State state) {
@@ -68,16 +73,16 @@ StoreShard& JobStore::ShardOf(const base::Uid& uid) const {
 
 absl::StatusOr<v1::CreateJobResponse> JobStore::Create(JobRecord record) {
   ONEPIECE_ASSIGN_OR_RETURN(const base::Uid uid, ParseUid(record.job().uid()));
-  if (!record.job().has_deadline() || !record.job().has_create_time() ||
-      record.fingerprint().empty()) {
+  if (!record.has_time_left() || !record.job().has_create_time() || record.fingerprint().empty()) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RECORD",
-                           "a new record needs create_time, deadline and fingerprint");
+                           "a new record needs create_time, time_left and fingerprint");
   }
+  const base::Duration limit = job::FromProto(record.time_left());
   record.mutable_job()->set_state(Job::QUEUED);
   if (record.result_ttl_s() <= 0) record.set_result_ttl_s(kDefaultResultTtlS);
   job::Normalize(record);
   do {
-    std::optional<v1::CreateJobResponse> response = ShardOf(uid).Create(uid, record);
+    std::optional<v1::CreateJobResponse> response = ShardOf(uid).Create(uid, record, limit);
     if (response.has_value()) return *std::move(response);
   } while (ForgetOldestTombstone());
   ++shared_->refused_records;
@@ -125,9 +130,10 @@ void JobStore::Merge(std::span<const JobRecord> records) {
       continue;
     }
     JobRecord theirs = incoming;
+    const StoreShard::TimeLeft left = TimeLeftOf(incoming);
     job::Normalize(theirs);
-    bool merged = ShardOf(*uid).Merge(*uid, theirs);
-    while (!merged && ForgetOldestTombstone()) merged = ShardOf(*uid).Merge(*uid, theirs);
+    bool merged = ShardOf(*uid).Merge(*uid, theirs, left);
+    while (!merged && ForgetOldestTombstone()) merged = ShardOf(*uid).Merge(*uid, theirs, left);
     if (!merged) ++shared_->refused_records;
   }
 }
@@ -135,11 +141,12 @@ void JobStore::Merge(std::span<const JobRecord> records) {
 bool JobStore::Restore(JobRecord record, const Artifacts& artifacts) {
   const auto uid = base::Uid::Parse(record.job().uid());
   if (!uid.has_value()) return false;
+  const StoreShard::TimeLeft left = TimeLeftOf(record);
   job::Normalize(record);
   using Restored = StoreShard::Restored;
   Restored restored = Restored::kNoRoom;
   do {
-    restored = ShardOf(*uid).Restore(*uid, record, artifacts);
+    restored = ShardOf(*uid).Restore(*uid, record, left, artifacts);
   } while (restored == Restored::kNoRoom && ForgetOldestTombstone());
   if (restored == Restored::kNoRoom) ++shared_->refused_records;
   return restored == Restored::kYes;

@@ -2,7 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <deque>
+#include <fstream>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -150,12 +152,27 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
 
 std::vector<v1::JobRecord> SqliteJournal::Recover() {
   const base::MutexLock lock(mutex_);
+  const std::int64_t now_ns = clock_.Now().time_since_epoch().count();
+  for (v1::JobRecord& record : recovered_) {
+    const v1::JournalStamp& stamp = record.stamp();
+    const bool same_run = !stamp.boot_id().empty() && stamp.boot_id() == options_.boot_id;
+    if (record.has_time_left() && same_run && stamp.monotonic_ns() <= now_ns) {
+      *record.mutable_time_left() =
+          job::ToProto(job::FromProto(record.time_left()) -
+                       base::Duration(now_ns - std::max<std::int64_t>(stamp.monotonic_ns(), 0)));
+    }
+    record.clear_stamp();
+  }
   return std::exchange(recovered_, {});
 }
 
 void SqliteJournal::Note(const v1::JobRecord& record) {
   const auto uid = base::Uid::Parse(record.job().uid());
-  if (uid.has_value()) Take(*uid, base::CanonicalBytes(record));
+  if (!uid.has_value()) return;
+  v1::JobRecord stamped = record;
+  stamped.mutable_stamp()->set_boot_id(options_.boot_id);
+  stamped.mutable_stamp()->set_monotonic_ns(clock_.Now().time_since_epoch().count());
+  Take(*uid, base::CanonicalBytes(stamped));
 }
 
 void SqliteJournal::Forget(const base::Uid& uid) { Take(uid, std::nullopt); }
@@ -292,6 +309,12 @@ absl::Status SqliteJournal::WriteGroup(const Group& group) {
 }
 
 }  // namespace
+
+std::string KernelBootId() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options, base::Clock& clock) {
   auto journal = std::make_unique<SqliteJournal>(std::move(options), clock);

@@ -14,9 +14,15 @@
 
 namespace onepiece::database {
 
+/// Returns /proc/sys/kernel/random/boot_id; empty when it cannot be read.
+std::string KernelBootId();
+
 struct JournalOptions {
   std::string folder;
   std::string cluster_id;
+  /// Names the run of the operating system, within which the monotonic clock goes on from process
+  /// to process. By default the kernel's.
+  std::string boot_id = KernelBootId();
   /// A record is on disk at most this long after Note, plus the time of one write.
   base::Duration delay = std::chrono::milliseconds(50);
 };
@@ -44,7 +50,9 @@ class Journal {
   virtual ~Journal() = default;
 
   /// Returns every record of earlier runs, as last noted. The first call returns them, later calls
-  /// none. Damaged records are left out; the log says how many.
+  /// none. Damaged records are left out; the log says how many. A record's time_left is less by the
+  /// time since it was noted. Over a restart of the operating system nobody knows that time, so
+  /// there it is what it was when the record was noted.
   [[nodiscard]] virtual std::vector<v1::JobRecord> Recover() = 0;
   virtual void Note(const v1::JobRecord& record) = 0;
   virtual void Forget(const base::Uid& uid) = 0;

@@ -215,7 +215,7 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
   message.header.uid = uid;
   message.header.app = job.app_id();
   message.header.ingress_time = job::FromTimestamp(job.create_time());
-  message.header.deadline = job::FromTimestamp(job.deadline());
+  message.header.deadline = clock_.Now() + job::FromProto(records.front().time_left());
   for (const StoredArtifact& artifact : *result) {
     message.artifacts.push_back({artifact.info.artifact(),
                                  message::DType::kBytes,

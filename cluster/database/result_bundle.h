@@ -23,7 +23,7 @@ struct ResultBundle {
   base::Uid uid;
   std::string app_id;
   base::WallTime ingress_time{};
-  base::WallTime deadline{};
+  base::MonotonicTime deadline{};         ///< On this process's clock.
   std::vector<StoredArtifact> artifacts;  ///< At least one.
   std::int64_t total_bytes = 0;
 };

@@ -16,6 +16,9 @@ using v1::Job;
 using v1::JobRecord;
 
 constexpr int kMadeUpTtlS = 3600;
+// The deadline of an open job whose sender did not say how much time it has.
+constexpr base::Duration kUnknownTimeLimit = std::chrono::hours(1);
+
 // Moves a record that has not ended forward, as the update says. Returns whether the record
 // changed.
 bool ApplyPlace(const v1::UpdateJobRequest& request, JobRecord& record) {
@@ -46,7 +49,6 @@ JobRecord MadeUpFrom(const ResultBundle& bundle) {
   job.set_app_id(bundle.app_id);
   job.set_state(Job::QUEUED);
   *job.mutable_create_time() = job::ToTimestamp(bundle.ingress_time);
-  *job.mutable_deadline() = job::ToTimestamp(bundle.deadline);
   record.set_result_ttl_s(kMadeUpTtlS);
   return record;
 }
@@ -104,12 +106,13 @@ StoreShard::~StoreShard() {
   for (auto& [uid, entry] : entries_) timers_.Cancel(entry);
 }
 
-std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, JobRecord& record) {
+std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, JobRecord& record,
+                                                        base::Duration limit) {
   const base::MutexLock lock(mutex_);
   v1::CreateJobResponse response;
   JobEntry* entry = Find(uid);
   if (entry == nullptr) {
-    entry = Insert(uid, record);
+    entry = Insert(uid, record, limit);
     if (entry == nullptr) return std::nullopt;
     Notify(*entry, Change::kRecord);
     response.set_created(true);
@@ -117,8 +120,9 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
     // The record was made up from a result that arrived before it.
     entry->record = job::Join(entry->record, record);
     Committed(*entry);
+    if (entry->phase == Phase::kOpen) SetDue(shared_.clock.Now() + limit, *entry);
     Notify(*entry, Change::kRecord);
-    if (shared_.hooks.made) shared_.hooks.made(entry->record);
+    if (shared_.hooks.made) shared_.hooks.made(WithTimeLeft(*entry));
   }
   *response.mutable_record() = View(*entry);
   return response;
@@ -156,7 +160,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   JobEntry* entry = Find(bundle.uid);
   if (entry == nullptr) {
     JobRecord record = MadeUpFrom(bundle);
-    entry = Insert(bundle.uid, record);
+    entry = Insert(bundle.uid, record, bundle.deadline - shared_.clock.Now());
     if (entry == nullptr) return std::nullopt;
     Notify(*entry, Change::kRecord);
   }
@@ -222,47 +226,39 @@ void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,
   if (JobEntry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
 }
 
-bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs) {
+bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft left) {
   const base::MutexLock lock(mutex_);
   JobEntry* const entry = Find(uid);
   if (entry == nullptr) {
-    // A tombstone that would be forgotten immediately is not added again.
-    if (job::IsTerminal(theirs.job().state()) &&
-        job::FromTimestamp(theirs.job().expire_time()) + shared_.options.tombstone_ttl <=
-            shared_.clock.WallNow()) {
-      return true;
-    }
+    if (IsOver(theirs, left)) return true;
     JobRecord record = theirs;
-    return Insert(uid, record) != nullptr;  // No Notify: its sender has the record.
+    return Insert(uid, record, left) != nullptr;  // No Notify: its sender has the record.
   }
   const std::string before = base::CanonicalBytes(entry->record);
   const std::string told = base::CanonicalBytes(theirs);
-  if (before == told) return true;
-  JobRecord joined = job::Join(entry->record, theirs);
-  const std::string after = base::CanonicalBytes(joined);
-  if (after != before) {
-    entry->record = std::move(joined);
-    Committed(*entry);
+  if (before != told) {
+    JobRecord joined = job::Join(entry->record, theirs);
+    const std::string after = base::CanonicalBytes(joined);
+    if (after != before) {
+      entry->record = std::move(joined);
+      Committed(*entry, CopyOf(theirs, left));
+    }
+    if (after != told) Notify(*entry, Change::kRecord);
   }
-  if (after != told) Notify(*entry, Change::kRecord);
   return true;
 }
 
-StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record,
+StoreShard::Restored StoreShard::Restore(const base::Uid& uid, JobRecord& record, TimeLeft left,
                                          const Artifacts& artifacts) {
   const base::MutexLock lock(mutex_);
   JobEntry* entry = Find(uid);
   if (entry == nullptr) {
-    if (job::IsTerminal(record.job().state()) &&
-        job::FromTimestamp(record.job().expire_time()) + shared_.options.tombstone_ttl <=
-            shared_.clock.WallNow()) {
-      return Restored::kStale;
-    }
-    entry = Insert(uid, record, /*known=*/true);
+    if (IsOver(record, left)) return Restored::kStale;
+    entry = Insert(uid, record, left, /*known=*/true);
     if (entry == nullptr) return Restored::kNoRoom;
   } else {
     entry->record = job::Join(entry->record, record);
-    Committed(*entry);
+    Committed(*entry, CopyOf(record, left));
   }
   if (artifacts.empty()) return Restored::kYes;
   if (entry->result == nullptr && entry->phase == Phase::kEnded &&
@@ -302,7 +298,8 @@ StoreShard::JobEntry* StoreShard::Find(const base::Uid& uid) const {
 }
 
 // Returns nullptr when there is no room.
-StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, bool known) {
+StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record, TimeLeft left,
+                                         bool known) {
   const auto record_bytes = static_cast<std::int64_t>(record.ByteSizeLong());
   if (!shared_.records.Take(1)) return nullptr;
   if (!shared_.record_bytes.Take(record_bytes)) {
@@ -315,14 +312,44 @@ StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record
   entry.known = known;
   // SetPhase() acts only on a change of the phase, and a new entry counts as kOpen already.
   open_.insert(uid);
-  if (!known && shared_.hooks.made) shared_.hooks.made(entry.record);
-  Committed(entry);
+  timers_.Set(entry, shared_.clock.Now() + left.value_or(kUnknownTimeLimit));
+  if (!known && shared_.hooks.made) shared_.hooks.made(WithTimeLeft(entry));
+  Committed(entry, CopyOf(entry.record, left));
   return &entry;
+}
+
+// Returns how long a record stays in its phase; 0 for an open job, whose deadline is its own.
+base::Duration StoreShard::LifeOf(const JobRecord& record) const {
+  switch (PhaseOf(record)) {
+    case Phase::kOpen:
+      return {};
+    case Phase::kEnded:
+      return std::chrono::seconds(record.result_ttl_s());
+    default:
+      return shared_.options.tombstone_ttl;
+  }
+}
+
+// Returns whether the record's time is over, that of the tombstone which would follow it included.
+bool StoreShard::IsOver(const JobRecord& record, TimeLeft left) const {
+  const Phase phase = PhaseOf(record);
+  if (phase == Phase::kOpen || !left.has_value()) return false;
+  const bool is_last = IsTombstone(phase) || record.job().state() != Job::SUCCEEDED;
+  return *left <= (is_last ? base::Duration::zero() : -shared_.options.tombstone_ttl);
+}
+
+StoreShard::Copy StoreShard::CopyOf(const JobRecord& record, TimeLeft left) const {
+  if (!left.has_value()) return {};
+  return {PhaseOf(record), shared_.clock.Now() + *left};
+}
+
+void StoreShard::SetDue(base::MonotonicTime due, JobEntry& entry) {
+  if (!entry.set() || due != entry.due) timers_.Set(entry, due);
 }
 
 // Brings everything that follows from the record up to date. Call it after every change to the
 // record, to its bytes, or to what clients see of it.
-void StoreShard::Committed(JobEntry& entry) {
+void StoreShard::Committed(JobEntry& entry, const Copy& copy) {
   const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
   shared_.record_bytes.Force(record_bytes - entry.record_bytes);
   entry.record_bytes = record_bytes;
@@ -335,7 +362,7 @@ void StoreShard::Committed(JobEntry& entry) {
     entry.age = age;
     by_age_.emplace(age, &entry);
   }
-  SetPhase(entry);
+  SetPhase(entry, copy);
   // Keeps the bytes until ShowBytes has called the hook: peers may be reading them.
   const std::shared_ptr<const Artifacts> bytes = entry.result;
   // The bytes here may belong to a result that lost against a peer's.
@@ -361,9 +388,9 @@ void StoreShard::NoteMissing(const JobEntry& entry) {
   }
 }
 
-void StoreShard::SetPhase(JobEntry& entry) {
+void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   const Phase phase = PhaseOf(entry.record);
-  const bool was_tombstone = IsTombstone(entry.phase);
+  const bool changed = phase != entry.phase;
   if (phase != entry.phase) {
     if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
     if (auto* const count = TombstonesOf(phase, shared_)) ++*count;
@@ -373,7 +400,6 @@ void StoreShard::SetPhase(JobEntry& entry) {
     } else {
       open_.erase(entry.uid);
       entry.missing_since.clear();
-      if (!entry.known && shared_.hooks.ended) shared_.hooks.ended(entry.record);
     }
     if (IsTombstone(phase)) {
       tombstones_.Add(entry, entry.tombstone_ticket, shared_);
@@ -381,17 +407,17 @@ void StoreShard::SetPhase(JobEntry& entry) {
       tombstones_.Remove(entry.tombstone_ticket);
     }
   }
+  // A phase's time runs from its beginning, and a record that completes a made-up one may change
+  // how long it lasts.
+  const base::Duration life = LifeOf(entry.record);
+  base::MonotonicTime due = changed ? shared_.clock.Now() + life : entry.due + (life - entry.life);
+  // A copy's time stands still on its way, so the copy that has the least left is the truest.
+  if (copy.phase == phase && copy.due.has_value()) due = std::min(due, *copy.due);
+  SetDue(due, entry);
+  entry.life = life;
+  if (changed && phase != Phase::kOpen && !entry.known && shared_.hooks.ended)
+    shared_.hooks.ended(WithTimeLeft(entry));
   entry.known = false;
-  base::WallTime due = entry.due;
-  const Job& job = entry.record.job();
-  if (IsTombstone(phase)) {
-    // The time runs from the moment of becoming a tombstone. A tombstone that a peer sends again
-    // must not live longer for it.
-    if (!was_tombstone) due = shared_.clock.WallNow() + shared_.options.tombstone_ttl;
-  } else {
-    due = job::FromTimestamp(phase == Phase::kEnded ? job.expire_time() : job.deadline());
-  }
-  if (!entry.set() || due != entry.due) timers_.Set(entry, due);
 }
 
 // Calls the `served` hook when what can be fetched has changed, and keeps the line of results that

@@ -73,14 +73,15 @@ using AgeKey = std::pair<base::Duration, base::Uid>;
 /// Blocking: only WaitForChange waits.
 class StoreShard {
  public:
-  explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.WallNow()) {}
+  explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.Now()) {}
   StoreShard(const StoreShard&) = delete;
   StoreShard& operator=(const StoreShard&) = delete;
   ~StoreShard();
 
-  /// `record` must be normalised (job::Normalize). It is moved from only if it is stored. Returns
-  /// nullopt when there is no room for another record.
-  std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record);
+  /// `record` must be normalised (job::Normalize). It is moved from only if it is stored. The job
+  /// has `limit` until its deadline. Returns nullopt when there is no room for another record.
+  std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record,
+                                              base::Duration limit);
   absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
   /// Returns nullopt when there is no room for a record, kFull when there is none for the bytes,
   /// and never kRefused. After kFull there may be a record that was made up for the result.
@@ -90,15 +91,19 @@ class StoreShard {
   void Refuse(const ResultBundle& bundle, message::Kind kind);
   bool Confirm(const base::Uid& uid);
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
+  /// How much time a record's state has left (JobRecord.time_left); nullopt when its sender did not
+  /// say.
+  using TimeLeft = std::optional<base::Duration>;
   /// `theirs` must be normalised. Returns false when there is no room for another record.
-  bool Merge(const base::Uid& uid, const v1::JobRecord& theirs);
+  bool Merge(const base::Uid& uid, const v1::JobRecord& theirs, TimeLeft left);
   enum class Restored {
     kYes,
     kStale,  ///< A tombstone that is too old to keep.
     kNoRoom
   };
   /// `record` must be normalised.
-  Restored Restore(const base::Uid& uid, v1::JobRecord& record, const Artifacts& artifacts);
+  Restored Restore(const base::Uid& uid, v1::JobRecord& record, TimeLeft left,
+                   const Artifacts& artifacts);
   void MarkLost(base::MonotonicTime since, const JobStore::Filter& filter);
 
   absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid) const;
@@ -163,7 +168,8 @@ class StoreShard {
     std::int64_t record_bytes = 0;
     std::optional<AgeKey> age;  ///< Its key in by_age_.
     Phase phase = Phase::kOpen;
-    bool known = false;  ///< Being restored: the `ended` hook is not called for it.
+    base::Duration life{};  ///< How long `phase` lasts in all; 0 for kOpen, which has a deadline.
+    bool known = false;     ///< Being restored: the `ended` hook is not called for it.
     bool lost = false;  ///< Clients of this database see LOST_ON_RESTART. Peers do not learn of it.
     bool held = false;  ///< `result` waits for Confirm. Only while kOpen.
     bool counted = false;  ///< `result` counts against the budget.
@@ -177,6 +183,12 @@ class StoreShard {
     std::map<HolderKey, base::MonotonicTime> missing_since;
     std::shared_ptr<base::CondVar> changed;  ///< Null until somebody waits for the job.
   };
+  /// When a peer's copy of a record, or the journal's, leaves its phase. Ours must not live longer.
+  struct Copy {
+    Phase phase = Phase::kOpen;
+    std::optional<base::MonotonicTime> due;
+  };
+  [[nodiscard]] Copy CopyOf(const v1::JobRecord& record, TimeLeft left) const;
   /// Entries in order of their tickets. Tickets grow over all shards, so the oldest entries of two
   /// shards can be compared.
   struct Line {
@@ -192,11 +204,17 @@ class StoreShard {
   };
 
   JobEntry* Find(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  JobEntry* Insert(const base::Uid& uid, v1::JobRecord& record, bool known = false)
+  JobEntry* Insert(const base::Uid& uid, v1::JobRecord& record, TimeLeft left, bool known = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  /// Called after every change of an entry's record or bytes.
-  void Committed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetPhase(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  base::Duration LifeOf(const v1::JobRecord& record) const;
+  [[nodiscard]] bool IsOver(const v1::JobRecord& record, TimeLeft left) const;
+  void SetDue(base::MonotonicTime due, JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// Called after every change of an entry's record or bytes. `copy`: what it was joined with.
+  void Committed(JobEntry& entry, const Copy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Committed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Committed(entry, Copy());
+  }
+  void SetPhase(JobEntry& entry, const Copy& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShowBytes(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteMissing(const JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static bool Servable(const JobEntry& entry) {
@@ -223,6 +241,7 @@ class StoreShard {
   void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Notify(const JobEntry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobRecord WithTimeLeft(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobRecord View(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::Job PublicView(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckFetchable(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

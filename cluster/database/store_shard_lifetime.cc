@@ -64,7 +64,7 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
   std::size_t seen = kJobsAtOnce;
   while (seen == kJobsAtOnce) {
     const base::MutexLock lock(mutex_);
-    const std::vector<Timer*> due = timers_.Advance(shared_.clock.WallNow(), kJobsAtOnce);
+    const std::vector<Timer*> due = timers_.Advance(shared_.clock.Now(), kJobsAtOnce);
     seen = due.size();
     for (Timer* timer : due) {
       // Advance() has unset the timer. Each branch either erases the entry or sets the timer again
@@ -85,7 +85,7 @@ bool StoreShard::ExpireResults() {
   const base::MutexLock lock(mutex_);
   bool any = false;
   const std::vector<Timer*> due =
-      timers_.Advance(shared_.clock.WallNow(), std::numeric_limits<std::size_t>::max());
+      timers_.Advance(shared_.clock.Now(), std::numeric_limits<std::size_t>::max());
   for (Timer* timer : due) {
     JobEntry& entry = *static_cast<JobEntry*>(timer);
     if (Servable(entry) && entry.counted) {

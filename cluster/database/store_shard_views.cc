@@ -91,7 +91,7 @@ absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& ui
 std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
   const JobEntry* const entry = Find(uid);
-  return entry == nullptr ? std::nullopt : std::optional(entry->record);
+  return entry == nullptr ? std::nullopt : std::optional(WithTimeLeft(*entry));
 }
 
 std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit,
@@ -143,8 +143,14 @@ absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
                          std::move(metadata));
 }
 
-JobRecord StoreShard::View(const JobEntry& entry) const {
+JobRecord StoreShard::WithTimeLeft(const JobEntry& entry) const {
   JobRecord record = entry.record;
+  *record.mutable_time_left() = job::ToProto(entry.due - shared_.clock.Now());
+  return record;
+}
+
+JobRecord StoreShard::View(const JobEntry& entry) const {
+  JobRecord record = WithTimeLeft(entry);
   record.set_has_bytes(Servable(entry));
   if (!entry.lost) return record;
   Job& job = *record.mutable_job();

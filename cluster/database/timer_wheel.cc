@@ -12,13 +12,13 @@ namespace onepiece::database {
 // within a wheel, every used slot comes after the current one and before the wheel wraps around,
 // and the slots of a lower wheel come before those of a higher one.
 
-TimerWheel::TimerWheel(base::WallTime now) : current_(TickOf(now)) {
+TimerWheel::TimerWheel(base::MonotonicTime now) : current_(TickOf(now)) {
   for (Slots& slots : wheels_) {
     for (Timer& head : slots) head.next = head.previous = &head;
   }
 }
 
-void TimerWheel::Set(Timer& timer, base::WallTime due) {
+void TimerWheel::Set(Timer& timer, base::MonotonicTime due) {
   Cancel(timer);
   timer.due = due;
   Link(timer);
@@ -31,9 +31,8 @@ void TimerWheel::Cancel(Timer& timer) {
   --size_;
 }
 
-std::vector<Timer*> TimerWheel::Advance(base::WallTime now, std::size_t limit) {
-  const std::uint64_t target = TickOf(now);
-  if (target < current_) Rewind(target);
+std::vector<Timer*> TimerWheel::Advance(base::MonotonicTime now, std::size_t limit) {
+  const std::uint64_t target = std::max(TickOf(now), current_);
   std::vector<Timer*> due;
   do {
     TakeDue(now, limit, due);
@@ -42,7 +41,7 @@ std::vector<Timer*> TimerWheel::Advance(base::WallTime now, std::size_t limit) {
   return due;
 }
 
-std::uint64_t TimerWheel::TickOf(base::WallTime time) {
+std::uint64_t TimerWheel::TickOf(base::MonotonicTime time) {
   constexpr std::int64_t kEpochTicks = std::int64_t{1} << 44;  // No time has a negative tick.
   const std::int64_t ns = time.time_since_epoch().count();
   const std::int64_t ticks = ns / kTick.count() - (ns % kTick.count() < 0 ? 1 : 0);
@@ -68,9 +67,8 @@ void TimerWheel::Unlink(Timer& timer) {
   timer.next = timer.previous = nullptr;
 }
 
-// Takes the due timers of the current slot. The others stay: they are due later in this tick, or
-// the clock jumped back.
-void TimerWheel::TakeDue(base::WallTime now, std::size_t limit, std::vector<Timer*>& due) {
+// Takes the due timers of the current slot. The others are due later in this tick.
+void TimerWheel::TakeDue(base::MonotonicTime now, std::size_t limit, std::vector<Timer*>& due) {
   Timer& head = wheels_[0][IndexOf(current_, 0)];
   for (Timer* timer = head.next; timer != &head && due.size() < limit;) {
     Timer* const next = timer->next;
@@ -112,26 +110,6 @@ void TimerWheel::Relink(Timer& head) {
     Unlink(timer);
     Link(timer);
   }
-}
-
-// Called when the clock was set back. The places of all timers depend on current_, so all are
-// removed and linked again.
-void TimerWheel::Rewind(std::uint64_t tick) {
-  Timer all;
-  all.next = all.previous = &all;
-  for (Slots& slots : wheels_) {
-    for (Timer& head : slots) {
-      if (head.next == &head) continue;
-      head.next->previous = all.previous;
-      all.previous->next = head.next;
-      head.previous->next = &all;
-      all.previous = head.previous;
-      head.next = head.previous = &head;
-    }
-  }
-  occupied_ = {};
-  current_ = tick;
-  Relink(all);
 }
 
 }  // namespace onepiece::database

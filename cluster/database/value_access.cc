@@ -92,20 +92,21 @@ bool IsSane(const google::protobuf::Timestamp& time) {
          time.nanos() < 1'000'000'000;
 }
 
-absl::StatusOr<ResultBundle> BundleOf(const v1::ReserveResultRequest& request) {
+absl::StatusOr<ResultBundle> BundleOf(const v1::ReserveResultRequest& request,
+                                      base::MonotonicTime now) {
   const auto uid = base::Uid::Parse(request.uid());
   if (!uid.has_value()) return Bad("BAD_UID", "uid", "malformed uid");
   if (request.app_id().size() >= message::kNameBytes) {
     return Bad("BAD_APP", "app_id", "an application id has at most 63 bytes");
   }
-  if (!IsSane(request.create_time()) || !IsSane(request.deadline())) {
-    return Bad("BAD_TIME", "deadline", "a time is out of range");
+  if (!IsSane(request.create_time())) {
+    return Bad("BAD_TIME", "create_time", "the time is out of range");
   }
   ResultBundle bundle;
   bundle.uid = *uid;
   bundle.app_id = request.app_id();
   bundle.ingress_time = job::FromTimestamp(request.create_time());
-  bundle.deadline = job::FromTimestamp(request.deadline());
+  bundle.deadline = now + job::FromProto(request.time_left());
   for (const v1::ResultArtifact& artifact : request.artifacts()) {
     bundle.artifacts.push_back({.info = artifact});
     bundle.total_bytes += artifact.size_bytes();
@@ -198,7 +199,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   Reservation reservation;
   reservation.kind = request.replica() ? message::Kind::kReplica : message::Kind::kResult;
   reservation.sender = request.sender();
-  ONEPIECE_ASSIGN_OR_RETURN(reservation.bundle, BundleOf(request));
+  ONEPIECE_ASSIGN_OR_RETURN(reservation.bundle, BundleOf(request, clock_.Now()));
   v1::ReserveResultResponse response;
   if (!store.wants(reservation.bundle.uid)) return response;
   {

@@ -33,6 +33,8 @@ JobRecord Origin(const JobRecord& record) {
   origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
+  origin.clear_time_left();
+  origin.clear_stamp();
   return origin;
 }
 
@@ -198,6 +200,8 @@ void Normalize(JobRecord& record) {
     return;
   }
   record.clear_has_bytes();
+  record.clear_time_left();
+  record.clear_stamp();
   Job& job = *record.mutable_job();
   const bool fetched = job.result().fetched();
   if (IsTerminal(job.state())) {
@@ -250,6 +254,11 @@ bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
   if (timings.size() >= kMaxTimings) return false;
   Insert(timing, static_cast<int>(at - timings.begin()), timings);
   return true;
+}
+
+void SetTimeLimit(base::Duration limit, base::WallTime now, JobRecord& record) {
+  *record.mutable_job()->mutable_deadline() = ToTimestamp(now + limit);
+  *record.mutable_time_left() = ToProto(limit);
 }
 
 void SetEnd(Job::State state, base::WallTime now, JobRecord& record) {
@@ -310,6 +319,19 @@ base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp) {
   return base::WallTime(
       std::chrono::seconds(std::clamp(timestamp.seconds(), -kMaxSeconds, kMaxSeconds)) +
       std::chrono::nanoseconds(timestamp.nanos()));
+}
+
+google::protobuf::Duration ToProto(base::Duration duration) {
+  google::protobuf::Duration proto;
+  proto.set_seconds(duration.count() / 1'000'000'000);
+  proto.set_nanos(static_cast<std::int32_t>(duration.count() % 1'000'000'000));
+  return proto;
+}
+
+base::Duration FromProto(const google::protobuf::Duration& duration) {
+  constexpr std::int64_t kMaxSeconds = std::int64_t{3650} * 24 * 3600;
+  return std::chrono::seconds(std::clamp(duration.seconds(), -kMaxSeconds, kMaxSeconds)) +
+         std::chrono::nanoseconds(duration.nanos());
 }
 
 void SortTimings(const v1::Workflow* workflow, v1::Job& job) {

@@ -29,7 +29,7 @@ bool IsTombstone(const v1::JobRecord& record);
 ///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
 ///     of the same end).
 ///   - The flags fetched and deleted stick. Timings are united by (stage, node), in that order.
-/// has_bytes describes one database only, so the answer does not have it.
+/// has_bytes and time_left describe one database only, so the answer does not have them.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 
 /// Brings a record into the form in which Join() leaves records. The result is Join(record,
@@ -47,7 +47,10 @@ inline constexpr int kMaxHolders = 256;
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
 inline constexpr int kMaxTimings = 256;
 
-/// Ends a job that has not ended.
+/// Sets how long the job may take from now on, and the deadline that people see.
+void SetTimeLimit(base::Duration limit, base::WallTime now, v1::JobRecord& record);
+
+/// Ends a job that has not ended. `now` is only shown.
 void SetEnd(v1::Job::State state, base::WallTime now, v1::JobRecord& record);
 
 /// Returns the holders that the job waits for, as pointers into `record`. Two kinds are left out:
@@ -67,5 +70,8 @@ void SortTimings(const v1::Workflow* workflow, v1::Job& job);
 
 google::protobuf::Timestamp ToTimestamp(base::WallTime time);
 base::WallTime FromTimestamp(const google::protobuf::Timestamp& timestamp);
+google::protobuf::Duration ToProto(base::Duration duration);
+/// Returns the duration, but at most 10 years either way, so that sums with it do not overflow.
+base::Duration FromProto(const google::protobuf::Duration& duration);
 
 }  // namespace onepiece::job

@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
               "the header is little-endian and mapped as it is");
 
 inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 /// The sizes of the NUL-padded text fields in bytes.
 inline constexpr std::size_t kNameBytes = 64;
 
@@ -24,7 +24,7 @@ struct WireHeader {
   std::uint32_t header_crc32c;  ///< The CRC-32C of the header with 0 in this field.
   std::array<std::uint8_t, 16> uid;
   std::int64_t ingress_unix_ns;
-  std::int64_t deadline_unix_ns;
+  std::int64_t time_left_ns;  ///< Until the deadline, when this hop's sender encoded it.
   std::int64_t sent_unix_ns;
   std::uint64_t routing_epoch;
   std::uint32_t attempt;

@@ -161,13 +161,17 @@ absl::StatusOr<std::uint64_t> PlaceArtifacts(v1::ArtifactTable& table) {
   return end;
 }
 
-absl::StatusOr<WireHeader> FillHeader(const Header& header) {
+// Ten years: no job has longer, and no arithmetic overflows with it.
+constexpr base::Duration kLongestTimeLeft = std::chrono::hours(24 * 3650);
+
+absl::StatusOr<WireHeader> FillHeader(const Header& header, base::MonotonicTime now) {
   WireHeader wire{};
   wire.magic = kMagic;
   wire.version = kVersion;
   wire.uid = header.uid.bytes();
   wire.ingress_unix_ns = header.ingress_time.time_since_epoch().count();
-  wire.deadline_unix_ns = header.deadline.time_since_epoch().count();
+  wire.time_left_ns =
+      std::clamp(header.deadline - now, base::Duration::zero(), kLongestTimeLeft).count();
   wire.sent_unix_ns = header.sent_time.time_since_epoch().count();
   wire.routing_epoch = header.routing_epoch;
   wire.attempt = header.attempt;
@@ -248,11 +252,13 @@ absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>
 // them.
 constexpr std::int64_t kLatestUnixNs = 7'258'118'400'000'000'000;
 
-absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
-  for (const std::int64_t unix_ns :
-       {wire.ingress_unix_ns, wire.deadline_unix_ns, wire.sent_unix_ns}) {
+absl::Status ReadHeaderFields(const WireHeader& wire, base::MonotonicTime now, Header& header) {
+  for (const std::int64_t unix_ns : {wire.ingress_unix_ns, wire.sent_unix_ns}) {
     if (unix_ns < 0 || unix_ns > kLatestUnixNs) return Malformed("a time is out of range");
   }
+  const base::Duration time_left(wire.time_left_ns);
+  if (time_left < base::Duration::zero() || time_left > kLongestTimeLeft)
+    return Malformed("the time left is out of range");
   const auto time = [](std::int64_t unix_ns) { return base::WallTime(base::Duration(unix_ns)); };
   header.kind = static_cast<Kind>(wire.kind);
   header.uid = base::Uid(wire.uid);
@@ -260,7 +266,7 @@ absl::Status ReadHeaderFields(const WireHeader& wire, Header& header) {
   header.priority = wire.priority;
   header.routing_epoch = wire.routing_epoch;
   header.ingress_time = time(wire.ingress_unix_ns);
-  header.deadline = time(wire.deadline_unix_ns);
+  header.deadline = now + time_left;
   header.sent_time = time(wire.sent_unix_ns);
   ONEPIECE_RETURN_IF_ERROR(ReadText("app", wire.app, header.app));
   ONEPIECE_RETURN_IF_ERROR(ReadText("stage", wire.stage, header.stage));
@@ -344,11 +350,11 @@ Buffer AlignedCopyIfNeeded(const Buffer& bytes) {
 
 }  // namespace
 
-absl::StatusOr<Encoded> Encode(const Message& message) {
+absl::StatusOr<Encoded> Encode(const Message& message, base::MonotonicTime now) {
   v1::ArtifactTable table;
   ONEPIECE_RETURN_IF_ERROR(FillTable(message, table));
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t total_bytes, PlaceArtifacts(table));
-  ONEPIECE_ASSIGN_OR_RETURN(WireHeader header, FillHeader(message.header));
+  ONEPIECE_ASSIGN_OR_RETURN(WireHeader header, FillHeader(message.header, now));
   for (int i = 0; i < table.artifacts_size(); ++i) {
     const Buffer& data = message.artifacts[static_cast<std::size_t>(i)].data;
     table.mutable_artifacts(i)->set_crc32c(base::Crc32c(data.bytes()));
@@ -383,7 +389,7 @@ absl::StatusOr<Encoded> Encode(const Message& message) {
   return encoded;
 }
 
-absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum) {
+absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum, base::MonotonicTime now) {
   ONEPIECE_ASSIGN_OR_RETURN(const WireHeader wire, ReadHeader(received.bytes()));
   const Buffer bytes = AlignedCopyIfNeeded(received);
   const auto payload = bytes.bytes().subspan(sizeof(wire));
@@ -391,7 +397,7 @@ absl::StatusOr<Message> Decode(const Buffer& received, Checksum checksum) {
     return Malformed("wrong payload checksum");
   }
   Message message;
-  ONEPIECE_RETURN_IF_ERROR(ReadHeaderFields(wire, message.header));
+  ONEPIECE_RETURN_IF_ERROR(ReadHeaderFields(wire, now, message.header));
   v1::ArtifactTable table;
   // ReadHeader has bounded table_bytes by 1 MiB, so the cast loses nothing.
   if (!table.ParseFromArray(payload.data(), static_cast<int>(wire.table_bytes)))

@@ -38,9 +38,12 @@ struct Header {
   std::uint32_t attempt = 0;
   std::int32_t priority = 0;  ///< Higher first.
   std::uint64_t routing_epoch = 0;
-  base::WallTime ingress_time{};  ///< When the proxy accepted the job.
-  base::WallTime deadline{};      ///< When the cluster gives the job up.
-  base::WallTime sent_time{};  ///< When this hop's sender encoded it, for queue and transfer times.
+  base::WallTime ingress_time{};  ///< When the proxy accepted the job. Only shown.
+  /// When the cluster gives the job up, on this process's monotonic clock. It travels as the time
+  /// that is left, so no wall clock decides about a job, and the time that a message spends in a
+  /// ring does not count. The databases, which count all of it, end the job.
+  base::MonotonicTime deadline{};
+  base::WallTime sent_time{};  ///< When this hop's sender encoded it. Only shown.
   std::string sender;          ///< The node id of this hop's sender, at most 63 bytes.
 };
 
@@ -70,10 +73,11 @@ struct Encoded {
   std::uint64_t total_bytes = 0;
 };
 
-/// Encodes `message`. It reads each artifact once, for its checksum.
+/// Encodes `message`. It reads each artifact once, for its checksum. A deadline before `now`
+/// travels as no time left.
 ///
 /// Errors: INVALID_ARGUMENT (MALFORMED_MESSAGE: names, sizes or counts out of bounds).
-absl::StatusOr<Encoded> Encode(const Message& message);
+absl::StatusOr<Encoded> Encode(const Message& message, base::MonotonicTime now);
 
 enum class Checksum : std::uint8_t {
   kVerify,    ///< Check the payload's checksum too.
@@ -81,9 +85,10 @@ enum class Checksum : std::uint8_t {
 };
 
 /// Maps `bytes` in place: the artifacts of the result are views that keep `bytes` alive. Bytes that
-/// do not start at a multiple of 64 are copied first; AllocateAligned avoids that.
+/// do not start at a multiple of 64 are copied first; AllocateAligned avoids that. The deadline is
+/// the time left from `now`.
 ///
 /// Errors: INVALID_ARGUMENT (MALFORMED_MESSAGE; the message says what is wrong).
-absl::StatusOr<Message> Decode(const Buffer& bytes, Checksum checksum);
+absl::StatusOr<Message> Decode(const Buffer& bytes, Checksum checksum, base::MonotonicTime now);
 
 }  // namespace onepiece::message

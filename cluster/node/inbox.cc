@@ -109,7 +109,8 @@ BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {
 absl::StatusOr<message::Message> RingInbox::TakeOut(ring::Delivery delivery) {
   const BlockPool::Block block = TakeBlock(delivery.size_bytes());
   ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(block.bytes));
-  return message::Decode(message::Buffer(block.owner, block.bytes), message::Checksum::kVerified);
+  return message::Decode(message::Buffer(block.owner, block.bytes), message::Checksum::kVerified,
+                         clock_.Now());
 }
 
 void RingInbox::NoteMalformed(const absl::Status& status) {

@@ -219,7 +219,7 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination&
 absl::Status RingOutbox::Encode(Delivery& delivery) {
   delivery.message.header.sent_time = clock_.WallNow();
   const base::MonotonicTime start = clock_.Now();
-  ONEPIECE_ASSIGN_OR_RETURN(delivery.encoded, message::Encode(delivery.message));
+  ONEPIECE_ASSIGN_OR_RETURN(delivery.encoded, message::Encode(delivery.message, start));
   delivery.id = next_message_id_++;
   delivery.encode += clock_.Now() - start;
   return absl::OkStatus();

@@ -251,7 +251,7 @@ v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow
   job.set_stage(workflow.stages(0).stage());
   job.set_stage_count(workflow.stages_size());
   *job.mutable_create_time() = job::ToTimestamp(now);
-  *job.mutable_deadline() = job::ToTimestamp(now + DeadlineOf(request, workflow));
+  job::SetTimeLimit(DeadlineOf(request, workflow), now, record);
   job.set_request_id(request.request_id());
   *job.mutable_parameters() = request.parameters();
   *job.mutable_labels() = request.labels();
@@ -265,7 +265,8 @@ v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow
 }
 
 message::Message MakeMessage(const v1::JobRecord& record, message::Parameters parameters,
-                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch) {
+                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch,
+                             base::MonotonicTime now) {
   message::Message message;
   const v1::Job& job = record.job();
   message.header.kind = message::Kind::kWork;
@@ -275,7 +276,7 @@ message::Message MakeMessage(const v1::JobRecord& record, message::Parameters pa
   message.header.priority = job.priority();
   message.header.routing_epoch = routing_epoch;
   message.header.ingress_time = job::FromTimestamp(job.create_time());
-  message.header.deadline = job::FromTimestamp(job.deadline());
+  message.header.deadline = now + job::FromProto(record.time_left());
   message.parameters = std::move(parameters);
   for (const v1::JobInput& input : request.inputs()) {
     const auto bytes = std::as_bytes(std::span(input.data()));
@@ -419,8 +420,8 @@ absl::StatusOr<v1::Job> Submission::FindKnown(const Order& order, const absl::St
 
 absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecord& record) {
   const std::shared_ptr<const node::Routing> routing = view_.routing();
-  message::Message message =
-      MakeMessage(record, std::move(order.parameters), order.request, routing->epoch());
+  message::Message message = MakeMessage(record, std::move(order.parameters), order.request,
+                                         routing->epoch(), clock_.Now());
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
@@ -505,11 +506,15 @@ absl::Status Submission::GiveUp(const v1::JobRecord& record, bool begun, const s
 // The record may be another proxy's work in progress: waits until that proxy has written where the
 // job is, or has had the time to.
 absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
-  const base::WallTime until =
-      job::FromTimestamp(record.job().create_time()) + base::Scaled(kHolderTimeout);
+  // Both times come from the clock of the proxy that made the record, so their difference is the
+  // time that the job had at first, whatever that clock showed.
+  const base::Duration limit =
+      job::FromTimestamp(record.job().deadline()) - job::FromTimestamp(record.job().create_time());
+  const base::Duration age =
+      std::max(limit - job::FromProto(record.time_left()), base::Duration::zero());
+  const base::MonotonicTime until = clock_.Now() + base::Scaled(kHolderTimeout) - age;
   const auto uid = base::Uid::Parse(record.job().uid());
-  while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() &&
-         clock_.WallNow() < until) {
+  while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() && clock_.Now() < until) {
     if (!clock_.Pause(stopping_.get_token(), kHolderPoll)) break;
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
   }

@@ -70,9 +70,12 @@ v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow
 
 /// Returns the message that starts the recorded job, with its inputs as artifacts.
 ///
+/// Its deadline is record.time_left() from `now`.
+///
 /// Ownership: the message borrows the inputs' bytes, so the request must outlive it.
 message::Message MakeMessage(const v1::JobRecord& record, message::Parameters parameters,
-                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch);
+                             const v1::SubmitJobRequest& request, std::uint64_t routing_epoch,
+                             base::MonotonicTime now);
 
 struct SubmissionOptions {
   std::string workflow_set;

@@ -70,15 +70,16 @@ struct Gathered {
   }
 };
 
-v1::ReserveResultRequest RequestFor(const message::Message& message, const std::string& node_id) {
+v1::ReserveResultRequest RequestFor(const message::Message& message, const std::string& node_id,
+                                    base::MonotonicTime now) {
   v1::ReserveResultRequest request;
   request.set_uid(message.header.uid.ToString());
   request.set_app_id(message.header.app);
   using google::protobuf::util::TimeUtil;
   *request.mutable_create_time() =
       TimeUtil::NanosecondsToTimestamp(message.header.ingress_time.time_since_epoch().count());
-  *request.mutable_deadline() =
-      TimeUtil::NanosecondsToTimestamp(message.header.deadline.time_since_epoch().count());
+  *request.mutable_time_left() =
+      TimeUtil::NanosecondsToDuration((message.header.deadline - now).count());
   request.set_sender(node_id);
   request.set_replica(message.header.kind == message::Kind::kReplica);
   for (const message::Artifact& artifact : message.artifacts) {
@@ -281,7 +282,8 @@ absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RESULT",
                            "only a result of bytes with SHA-256 is written so");
   }
-  const auto reserved = Call(&Stub::ReserveResult, RequestFor(message, options_.node_id), deadline);
+  const auto reserved =
+      Call(&Stub::ReserveResult, RequestFor(message, options_.node_id, clock_.Now()), deadline);
   if (absl::IsResourceExhausted(reserved.status()) || absl::IsInvalidArgument(reserved.status())) {
     return reserved.status();
   }

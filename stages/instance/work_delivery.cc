@@ -76,8 +76,7 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     parts_.updates.FailStopped(header);
     return std::nullopt;
   }
-  const bool again = IsPassing(sent) && !parts_.leaving &&
-                     parts_.clock.WallNow() < header.deadline &&
+  const bool again = IsPassing(sent) && !parts_.leaving && parts_.clock.Now() < header.deadline &&
                      !parts_.scheduler.IsCancelled(header.uid);
   if (again) return work;
   parts_.updates.Fail(header.uid, sent, header.stage);
@@ -165,7 +164,7 @@ absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message&
       node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : "");
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
-                            parts_.outbox.Deliver(message, target, DeadlineOf(header)));
+                            parts_.outbox.Deliver(message, target, header.deadline));
   return HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
 }
 
@@ -178,7 +177,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   }
   message.header.kind = message::Kind::kResult;
   const std::string stage = std::exchange(message.header.stage, "");
-  const base::MonotonicTime deadline = DeadlineOf(message.header);
+  const base::MonotonicTime deadline = message.header.deadline;
   auto delivered = PutResult(message, *parts_.view.routing(), parts_.values, parts_.spans,
                              parts_.clock, deadline);
   if (!delivered.has_value()) {
@@ -198,10 +197,6 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
                          1);
   parts_.updates.Report(message.header.uid, std::move(update));
   return absl::OkStatus();
-}
-
-base::MonotonicTime WorkDelivery::DeadlineOf(const message::Header& header) const {
-  return parts_.clock.Now() + (header.deadline - parts_.clock.WallNow());
 }
 
 }  // namespace onepiece::instance

@@ -70,7 +70,6 @@ class WorkDelivery {
   absl::StatusOr<v1::WorkHolder> SendToStage(const message::Message& message);
   absl::Status SendToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
   // The job's deadline on the monotonic clock.
-  base::MonotonicTime DeadlineOf(const message::Header& header) const;
 
   const std::string node_id_;
   const Parts parts_;

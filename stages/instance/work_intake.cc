@@ -57,7 +57,7 @@ void WorkIntake::TakeIn(node::Received received) {
     return;
   }
   if (parts_.former_set.FailIfLate(header)) return;
-  runtime::WorkItem item{std::move(received.message), received.arrival_wall, {}};
+  runtime::WorkItem item{std::move(received.message), received.arrival, received.arrival_wall, {}};
   const message::Header kept = item.message.header;
   if (!parts_.tasks.IsAssigned(kept.stage, kept.app) || parts_.drain.orders().pass_on) {
     // The sender's routing table is out of date.

@@ -118,7 +118,7 @@ absl::StatusOr<runtime::FusedWorkflow::RunResult> Compute(const terminal::Output
   const base::Duration limit = base::FromSeconds(limit_s);
   terminal::ProgressBar bar(output);
   return fused.Run(
-      parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().WallNow() + limit,
+      parameters, TakeArtifacts(std::move(inputs)), base::SystemClock().Now() + limit,
       [&](const std::string& stage, int stage_index, int step, int steps) {
         const double done = stage_index + (steps > 0 ? static_cast<double>(step) / steps : 0);
         bar.Show(done / workflow.stages_size(), absl::StrFormat("%s %d/%d", stage, step, steps));

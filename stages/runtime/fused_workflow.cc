@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<message::Artifact>> FusedWorkflow::TakeInputs(std::si
 
 absl::StatusOr<FusedWorkflow::RunResult> FusedWorkflow::Run(
     const message::Parameters& parameters, const std::vector<message::Artifact>& inputs,
-    base::WallTime deadline, const Progress& progress, base::Clock& clock) {
+    base::MonotonicTime deadline, const Progress& progress, base::Clock& clock) {
   message::Message message;
   message.header.uid = base::Uid::GenerateRandom();
   message.header.deadline = deadline;

@@ -51,7 +51,7 @@ class FusedWorkflow {
   /// Errors: those of the stages and of Unite.
   absl::StatusOr<RunResult> Run(const message::Parameters& parameters,
                                 const std::vector<message::Artifact>& inputs,
-                                base::WallTime deadline, const Progress& progress,
+                                base::MonotonicTime deadline, const Progress& progress,
                                 base::Clock& clock = base::SystemClock());
 
  private:

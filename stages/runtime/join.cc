@@ -9,9 +9,10 @@ namespace {
 
 constexpr base::Duration kLeadTime = std::chrono::seconds(1);
 
-base::WallTime GiveUpTime(const message::Header& header) {
-  const base::Duration tenth = (header.deadline - header.ingress_time) / 10;
-  return header.deadline - std::clamp(tenth, base::Duration::zero(), kLeadTime);
+base::MonotonicTime GiveUpTime(const WorkItem& part) {
+  const base::MonotonicTime deadline = part.message.header.deadline;
+  const base::Duration tenth = (deadline - part.arrival) / 10;
+  return deadline - std::clamp(tenth, base::Duration::zero(), kLeadTime);
 }
 
 std::string Quoted(const std::string& name) { return "'" + name + "'"; }
@@ -55,7 +56,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
       return base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL",
                              "as many jobs wait here for a branch as may");
     }
-    join = joins_.emplace(key, Join{.give_up = GiveUpTime(header)}).first;
+    join = joins_.emplace(key, Join{.give_up = GiveUpTime(part)}).first;
   }
   // The newest list counts: the workflow may have changed since the first part came. Expire names
   // the missing stages by it.
@@ -79,6 +80,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   }
   const WorkItem& last = parts.at(header.from);
   WorkItem work{.message = {header, last.message.parameters, *std::move(artifacts)},
+                .arrival = last.arrival,
                 .arrival_time = last.arrival_time,
                 .parts = {}};
   for (const std::string& stage : predecessors) {
@@ -92,7 +94,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   return work;
 }
 
-std::vector<JoinTable::Lost> JoinTable::Expire(base::WallTime now) {
+std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
   std::vector<Lost> lost;
   for (auto join = joins_.begin(); join != joins_.end();) {
     const auto& [predecessors, parts, give_up] = join->second;

@@ -61,9 +61,9 @@ class JoinTable {
   absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
                                               std::span<const std::string> predecessors);
   /// Gives up joins whose time is over. That is shortly before the job's deadline (a second, or a
-  /// tenth of the job's time if that is less), so that the job's record can still name the missing
-  /// branch.
-  std::vector<Lost> Expire(base::WallTime now);
+  /// tenth of the time that it had when its first part came, if that is less), so that the job's
+  /// record can still name the missing branch.
+  std::vector<Lost> Expire(base::MonotonicTime now);
   /// Removes and returns the parts of the joins for which `wanted` accepts every part's header.
   std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
   /// Drops the job's parts.
@@ -78,7 +78,7 @@ class JoinTable {
   struct Join {
     std::vector<std::string> predecessors;
     std::map<std::string, WorkItem> parts;  // Keyed by the stage that made them.
-    base::WallTime give_up{};
+    base::MonotonicTime give_up{};
   };
   using Joins = std::map<JoinKey, Join>;
 

@@ -199,7 +199,7 @@ absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
 
 std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
   const base::MutexLock lock(mutex_);
-  return joins_.Expire(clock_.WallNow());
+  return joins_.Expire(clock_.Now());
 }
 
 std::vector<WorkItem> RequestScheduler::TakeJoins(

@@ -35,7 +35,7 @@ class RunnerContext final : public sdk::StageContext {
     if (options_.cancelled && options_.cancelled()) {
       return base::MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the job was cancelled");
     }
-    if (options_.clock->WallNow() >= message_.header.deadline) {
+    if (options_.clock->Now() >= message_.header.deadline) {
       return base::MakeError(absl::StatusCode::kDeadlineExceeded, "DEADLINE_EXCEEDED",
                              "the job's deadline passed");
     }

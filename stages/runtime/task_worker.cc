@@ -213,7 +213,6 @@ void TaskWorker::Compute(WorkItem item) {
     return scheduler_.Done(app, std::nullopt);
   }
   events_.Started(item);
-  const auto start_wall = clock_.WallNow();
   const auto start = clock_.Now();
   std::vector<message::Artifact> saved;
   const RunOptions options = {
@@ -236,7 +235,7 @@ void TaskWorker::Compute(WorkItem item) {
     outputs = RunStage(*stage, item.message, options);
   }
   const WorkTiming timing = {.transfer = item.arrival_time - item.message.header.sent_time,
-                             .queued = start_wall - item.arrival_time,
+                             .queued = start - item.arrival,
                              .compute = clock_.Now() - start};
   if (!saved.empty()) AddSaved(item, saved);
   // Finished may wait for room. A worker that waits there must not count as one that computes

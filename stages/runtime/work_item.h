@@ -16,7 +16,8 @@ namespace onepiece::runtime {
 /// One job's input of one stage, copied out of the ring.
 struct WorkItem {
   message::Message message;
-  base::WallTime arrival_time{};  ///< When the message had been copied out of the ring.
+  base::MonotonicTime arrival{};  ///< When the message had been copied out of the ring.
+  base::WallTime arrival_time{};  ///< The same moment, for people.
   /// The messages that `message` was joined from, for sending them on. They share artifacts with
   /// it. Empty when `message` was not joined.
   std::vector<message::Message> parts;

@@ -169,7 +169,7 @@ class Databases {
     job.set_name("jobs/" + job.uid());
     job.set_app_id("app");
     *job.mutable_create_time() = job::ToTimestamp(now);
-    *job.mutable_deadline() = job::ToTimestamp(now + kDeadline);
+    job::SetTimeLimit(kDeadline, now, record);
     record.set_fingerprint("f");
     if (!records_.Create(record).ok()) return false;
     message::Message message;
@@ -177,7 +177,7 @@ class Databases {
     message.header.uid = uid;
     message.header.app = "app";
     message.header.ingress_time = now;
-    message.header.deadline = now + kDeadline;
+    message.header.deadline = base::SystemClock().Now() + kDeadline;
     message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
     const auto delivered = outbox_->Deliver(message, node::Destination::DatabasesFor(uid),
                                             base::SystemClock().Now() + 10s);

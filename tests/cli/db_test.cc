@@ -324,7 +324,7 @@ class DbTest : public QObject {
     job.set_name("jobs/" + job.uid());
     job.set_app_id(app);
     *job.mutable_create_time() = job::ToTimestamp(now - ago);
-    *job.mutable_deadline() = job::ToTimestamp(now + 60s);
+    job::SetTimeLimit(60s, now, record);
     record.set_fingerprint("f");
     record.set_result_ttl_s(600);
     database::Require(cluster_->records().Create(record).status());

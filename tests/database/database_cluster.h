@@ -32,7 +32,7 @@ inline v1::JobRecord NewRecord() {
   job.set_name("jobs/" + job.uid());
   job.set_app_id("app");
   *job.mutable_create_time() = job::ToTimestamp(now);
-  *job.mutable_deadline() = job::ToTimestamp(now + std::chrono::seconds(60));
+  job::SetTimeLimit(std::chrono::seconds(60), now, record);
   record.set_fingerprint("f");
   record.set_result_ttl_s(60);
   return record;
@@ -155,7 +155,7 @@ class DatabaseCluster {
     message.header.uid = *base::Uid::Parse(uid);
     message.header.app = "app";
     message.header.ingress_time = base::SystemClock().WallNow();
-    message.header.deadline = message.header.ingress_time + std::chrono::seconds(60);
+    message.header.deadline = base::SystemClock().Now() + std::chrono::seconds(60);
     message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
     return outbox_->Deliver(message, node::Destination::DatabasesFor(message.header.uid),
                             base::SystemClock().Now() + std::chrono::seconds(10));

@@ -190,7 +190,7 @@ class DiskTest : public QObject {
     job.set_name("jobs/" + job.uid());
     job.set_app_id("app");
     *job.mutable_create_time() = job::ToTimestamp(clock_->WallNow());
-    *job.mutable_deadline() = job::ToTimestamp(clock_->WallNow() + 60s);
+    job::SetTimeLimit(60s, clock_->WallNow(), record);
     record.set_fingerprint("f");
     record.set_result_ttl_s(600);
     if (!node.store.Create(record).ok()) qFatal("Create");
@@ -208,7 +208,7 @@ class DiskTest : public QObject {
     bundle.uid = *base::Uid::Parse(uids_[*number]);
     bundle.app_id = "app";
     bundle.ingress_time = clock_->WallNow();
-    bundle.deadline = clock_->WallNow() + 60s;
+    bundle.deadline = clock_->Now() + 60s;
     StoredArtifact& artifact = bundle.artifacts.emplace_back();
     const std::string content = Content(*number);
     artifact.info.set_artifact("video");

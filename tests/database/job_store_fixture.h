@@ -17,6 +17,8 @@ inline bool NobodyAlive(const v1::WorkHolder&) { return false; }
 inline bool EveryoneAlive(const v1::WorkHolder&) { return true; }
 
 /// A store, the clock that it reads, and the changes that it announced.
+inline base::Uid ToUid(const std::string& uid) { return *base::Uid::Parse(uid); }
+
 struct StoreFixture {
   explicit StoreFixture(JobStoreOptions options = {})
       : store(options, clock,
@@ -42,7 +44,7 @@ struct StoreFixture {
     job.set_name("jobs/" + job.uid());
     job.set_app_id(app);
     *job.mutable_create_time() = job::ToTimestamp(clock.WallNow());
-    *job.mutable_deadline() = job::ToTimestamp(clock.WallNow() + std::chrono::seconds(100));
+    job::SetTimeLimit(std::chrono::seconds(100), clock.WallNow(), record);
     record.set_fingerprint("f");
     record.set_result_ttl_s(50);
     return record;
@@ -71,7 +73,7 @@ struct StoreFixture {
     message.header.uid = *base::Uid::Parse(uid);
     message.header.app = "app";
     message.header.ingress_time = clock.WallNow();
-    message.header.deadline = clock.WallNow() + std::chrono::seconds(100);
+    message.header.deadline = clock.Now() + std::chrono::seconds(100);
     message.artifacts.push_back({"video",
                                  message::DType::kBytes,
                                  {static_cast<std::int64_t>(bytes.size())},

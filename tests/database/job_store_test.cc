@@ -36,7 +36,7 @@ class JobStoreTest : public QObject {
     record.mutable_job()->set_uid("x");
     QCOMPARE(Reason(f.store.Create(record).status()), std::string("BAD_UID"));
     record = f.NewRecord();
-    record.mutable_job()->clear_deadline();
+    record.clear_time_left();
     QCOMPARE(Reason(f.store.Create(record).status()), std::string("BAD_RECORD"));
   }
 
@@ -361,14 +361,71 @@ class JobStoreTest : public QObject {
     StoreFixture a({.tombstone_ttl = 20s});
     const std::string uid = a.Create();
     a.Store(uid, "video");
-    const auto records = a.store.Records(std::vector{*base::Uid::Parse(uid)});
-    a.clock.Advance(71s);
+    a.clock.Advance(50s);
     a.store.Sweep(EveryoneAlive);
-    a.store.Sweep(EveryoneAlive);
+    QCOMPARE(a.State(uid), Job::EXPIRED);
+    a.clock.Advance(20s);
     StoreFixture late({.tombstone_ttl = 20s});
-    late.clock.Advance(71s);
-    late.store.Merge(records);
+    late.store.Merge(a.store.Records(std::vector{*base::Uid::Parse(uid)}));
     QCOMPARE(late.store.stats().records, 0);
+  }
+
+  // A keeper whose wall clock is set expires nothing, fails nothing, and its copies live as long.
+  void WallClockThatIsSet_DecidesNothing_data() {
+    QTest::addColumn<int>("days");
+    for (const int days : {-365, -1, 1, 365}) QTest::addRow("%d days", days) << days;
+  }
+  void WallClockThatIsSet_DecidesNothing() {
+    QFETCH(const int, days);
+    StoreFixture a, b;
+    const std::string done = a.Create();
+    const std::string open = a.Create();
+    a.Store(done, "video");
+    b.clock.JumpWall(days * 24h);
+    b.store.Merge(a.store.Records(std::vector{ToUid(done), ToUid(open)}));
+    a.clock.JumpWall(days * 24h);
+    for (StoreFixture* f : {&a, &b}) {
+      f->clock.Advance(49s);
+      f->store.Sweep(EveryoneAlive);
+      QCOMPARE(f->State(done), Job::SUCCEEDED);
+      QCOMPARE(f->State(open), Job::QUEUED);
+    }
+    QVERIFY(a.store.FindArtifact(done, "").ok());
+    for (StoreFixture* f : {&a, &b}) {
+      f->clock.Advance(1s);
+      f->store.Sweep(EveryoneAlive);
+      QCOMPARE(f->State(done), Job::EXPIRED);
+      f->clock.Advance(50s);
+      f->store.Sweep(EveryoneAlive);
+      QCOMPARE(f->State(open), Job::FAILED);
+    }
+  }
+
+  // Copies go to and fro, and meanwhile the time goes on.
+  void Merge_NeitherLengthensNorShortensALife() {
+    StoreFixture a, b;
+    const std::string uid = a.Create();
+    a.Store(uid, "video");
+    const std::vector uids{ToUid(uid)};
+    for (int second = 0; second < 49; ++second) {
+      // The later copy comes after the one that is older by a second.
+      const auto before = a.store.Records(uids);
+      a.clock.Advance(1s);
+      b.clock.Advance(1s);
+      b.store.Merge(a.store.Records(uids));
+      b.store.Merge(before);
+      a.store.Merge(b.store.Records(uids));
+      a.store.Sweep(EveryoneAlive);
+      b.store.Sweep(EveryoneAlive);
+      QCOMPARE(a.State(uid), Job::SUCCEEDED);
+      QCOMPARE(b.State(uid), Job::SUCCEEDED);
+    }
+    a.clock.Advance(1s);
+    b.clock.Advance(1s);
+    b.store.Sweep(EveryoneAlive);
+    a.store.Sweep(EveryoneAlive);
+    QCOMPARE(b.State(uid), Job::EXPIRED);
+    QCOMPARE(a.State(uid), Job::EXPIRED);
   }
 
   void List_IsNewestFirstFilteredAndPaged() {

@@ -106,6 +106,33 @@ class JournalTest : public QObject {
     QCOMPARE((*opened)->stats().waiting, 0);
   }
 
+  // Over a restart of the process the monotonic clock goes on; over one of the machine it begins
+  // anew, and nobody knows for how long it was down.
+  void TimeLeft_GoesOnInTheSameRunOfTheMachine() {
+    base::ManualClock clock;
+    clock.Advance(1h);
+    v1::JobRecord record = RecordOf(1);
+    *record.mutable_time_left() = job::ToProto(100s);
+    const auto open = [&](const std::string& boot_id) {
+      return *Journal::Open({.folder = dir_, .cluster_id = "cluster", .boot_id = boot_id}, clock);
+    };
+    open("run 1")->Note(record);
+    clock.Advance(30s);
+    clock.JumpWall(24h);
+    const auto same = open("run 1")->Recover();
+    QCOMPARE(same.size(), std::size_t{1});
+    QVERIFY(job::FromProto(same[0].time_left()) == 70s);
+    const auto other = open("run 2")->Recover();
+    QCOMPARE(other.size(), std::size_t{1});
+    QVERIFY(job::FromProto(other[0].time_left()) == 100s);
+    // A clock that begins anew under the same name.
+    base::ManualClock again;
+    const auto less =
+        (*Journal::Open({.folder = dir_, .cluster_id = "cluster", .boot_id = "run 1"}, again))
+            ->Recover();
+    QVERIFY(job::FromProto(less[0].time_left()) == 100s);
+  }
+
   void DamagedRecord_IsLeftOut_TheOthersStay() {
     {
       const auto journal = Open();

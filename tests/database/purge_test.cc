@@ -82,7 +82,7 @@ class PurgeTest : public QObject {
       bundle.uid = base::Uid::GenerateRandom();
       bundle.app_id = "many";
       bundle.ingress_time = base::SystemClock().WallNow() + std::chrono::microseconds(i);
-      bundle.deadline = bundle.ingress_time + 60s;
+      bundle.deadline = base::SystemClock().Now() + 60s;
       StoredArtifact& artifact = bundle.artifacts.emplace_back();
       artifact.info.set_artifact("x");
       artifact.info.set_size_bytes(3);
@@ -128,7 +128,7 @@ class PurgeTest : public QObject {
     job.set_name("jobs/" + job.uid());
     job.set_app_id(app);
     *job.mutable_create_time() = job::ToTimestamp(now);
-    *job.mutable_deadline() = job::ToTimestamp(now + 60s);
+    job::SetTimeLimit(60s, now, record);
     record.set_fingerprint("f");
     record.set_result_ttl_s(60);
     Require(cluster_->records().Create(record).status());

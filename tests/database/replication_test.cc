@@ -30,7 +30,7 @@ ResultBundle BundleOf(const v1::JobRecord& record, const std::string& bytes) {
   message.header.uid = UidOf(record);
   message.header.app = "app";
   message.header.ingress_time = job::FromTimestamp(record.job().create_time());
-  message.header.deadline = job::FromTimestamp(record.job().deadline());
+  message.header.deadline = base::SystemClock().Now() + job::FromProto(record.time_left());
   message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));
   auto bundle = MakeResultBundle(message);
   Require(bundle.status());
@@ -337,7 +337,7 @@ class ReplicationTest : public QObject {
       return Eventually([&] { return replicator.stats().results_sent == results; });
     };
     v1::JobRecord record = NewRecord();
-    *record.mutable_job()->mutable_deadline() = job::ToTimestamp(clock.WallNow() + 60s);
+    job::SetTimeLimit(60s, clock.WallNow(), record);
     const base::Uid uid = UidOf(record);
     QVERIFY(store.Create(record).ok());
     const auto held =
@@ -357,7 +357,7 @@ class ReplicationTest : public QObject {
     QVERIFY(replicator.CanCopy(uid));
     // Now its record confirms the copy, so nothing is left to do when the time is up.
     v1::JobRecord next = NewRecord();
-    *next.mutable_job()->mutable_deadline() = record.job().deadline();
+    job::SetTimeLimit(60s, clock.WallNow(), next);
     QVERIFY(store.Create(next).ok());
     const ResultBundle bundle = BundleOf(next, "video");
     QVERIFY(store.StoreResult(bundle, message::Kind::kResult, {.hold = true}).ok());

@@ -29,7 +29,7 @@ v1::ReserveResultRequest Request(const std::vector<std::string>& values) {
   request.set_uid(base::Uid::GenerateRandom().ToString());
   request.set_app_id("app");
   request.mutable_create_time()->set_seconds(1'700'000'000);
-  request.mutable_deadline()->set_seconds(1'700'000'100);
+  request.mutable_time_left()->set_seconds(100);
   request.set_sender("writer");
   for (const std::string& value : values) {
     v1::ResultArtifact& artifact = *request.add_artifacts();
@@ -259,9 +259,8 @@ class ValueAccessTest : public QObject {
         {"BAD_NODE", [](auto& r) { r.clear_sender(); }},
         {"BAD_NODE", [](auto& r) { r.set_sender(std::string(64, 's')); }},
         {"BAD_APP", [](auto& r) { r.set_app_id(std::string(64, 's')); }},
-        {"BAD_TIME", [](auto& r) { r.mutable_deadline()->set_seconds(-1); }},
         {"BAD_TIME", [](auto& r) { r.mutable_create_time()->set_nanos(-1); }},
-        {"BAD_TIME", [](auto& r) { r.mutable_deadline()->set_seconds(1LL << 62); }},
+        {"BAD_TIME", [](auto& r) { r.mutable_create_time()->set_seconds(1LL << 62); }},
         {"BAD_ARTIFACTS", [](auto& r) { r.clear_artifacts(); }},
         {"BAD_ARTIFACTS", [](auto& r) { r.mutable_artifacts(0)->set_size_bytes(0); }},
         {"BAD_ARTIFACTS", [](auto& r) { r.mutable_artifacts(0)->set_size_bytes(-1); }},

@@ -27,11 +27,11 @@ Buffer Join(const Encoded& encoded) {
 }
 
 void DecodeAndBack(std::span<const std::byte> bytes, Checksum checksum) {
-  const auto first = Decode(Copy(bytes), checksum);
+  const auto first = Decode(Copy(bytes), checksum, {});
   if (!first.ok()) return;
-  const auto encoded = Encode(*first);
+  const auto encoded = Encode(*first, {});
   ONEPIECE_CHECK(encoded.ok());
-  const auto second = Decode(Join(*encoded), Checksum::kVerify);
+  const auto second = Decode(Join(*encoded), Checksum::kVerify, {});
   ONEPIECE_CHECK(second.ok());
   ONEPIECE_CHECK(first->header.uid == second->header.uid &&
                  first->header.stage == second->header.stage &&

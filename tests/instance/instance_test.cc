@@ -240,7 +240,7 @@ struct InstanceFixture {
     message.header.app = "app";
     message.header.stage = "gate";
     message.header.from = from;
-    message.header.deadline = base::SystemClock().WallNow() + kSoon;
+    message.header.deadline = base::SystemClock().Now() + kSoon;
     const auto sent = sender->Deliver(message, node::Destination::Nodes({Self()}),
                                       base::SystemClock().Now() + kSoon);
     if (!sent.ok()) qFatal("%s", base::Message(sent.status()).c_str());
@@ -249,7 +249,7 @@ struct InstanceFixture {
   /// Fills the other instance's ring until it takes nothing more.
   void FillOther() {
     message::Message message;
-    message.header.deadline = base::SystemClock().WallNow() + kSoon;
+    message.header.deadline = base::SystemClock().Now() + kSoon;
     absl::Status sent;
     while (sent.ok()) {
       message.header.uid = base::Uid::GenerateRandom();

@@ -18,7 +18,7 @@ message::Message Result(std::size_t bytes) {
   message.header.app = "app";
   message.header.attempt = 3;
   message.header.ingress_time = base::SystemClock().WallNow();
-  message.header.deadline = message.header.ingress_time + 60s;
+  message.header.deadline = base::SystemClock().Now() + 60s;
   message.artifacts.push_back(
       message::BytesArtifact("video", "video/mp4", std::string(bytes, 'v')));
   AddSha256(message.artifacts);

@@ -22,7 +22,7 @@ std::vector<std::byte> SmallMessage() {
   message.artifacts.push_back(BytesArtifact("x", "text/plain", "hello"));
   message.artifacts.push_back(
       {"t", DType::kF32, {2}, "", Buffer::FromString(std::string(8, '\1'))});
-  const auto encoded = Encode(message);
+  const auto encoded = Encode(message, {});
   std::vector<std::byte> bytes;
   for (const Piece& piece : encoded->pieces)
     bytes.insert(bytes.end(), piece.bytes.begin(), piece.bytes.end());
@@ -33,7 +33,7 @@ absl::StatusOr<Message> DecodeCopy(std::span<const std::byte> bytes, Checksum ch
   // Exactly as large as the message: sanitizers see a read beyond its end.
   const auto memory = AllocateAligned(bytes.size());
   std::ranges::copy(bytes, memory.get());
-  return Decode({memory, {memory.get(), bytes.size()}}, checksum);
+  return Decode({memory, {memory.get(), bytes.size()}}, checksum, {});
 }
 
 WireHeader ReadWire(std::span<const std::byte> bytes) {
@@ -143,7 +143,7 @@ class HostileTest : public QObject {
     WireHeader header = ReadWire(SmallMessage());
     header.version = 1;
     ExpectMalformed(DecodeCopy(Seal(header, {}), Checksum::kVerify).status(),
-                    "format version 1; this program reads version 2");
+                    "format version 1; this program reads version 3");
   }
 
   void Decode_RefusesHeadersThatLie() {

@@ -32,7 +32,7 @@ Message Example() {
   message.header.priority = -7;
   message.header.routing_epoch = 1ULL << 60;
   message.header.ingress_time = base::WallTime(base::Duration(1));
-  message.header.deadline = base::WallTime(base::Duration(2));
+  message.header.deadline = base::MonotonicTime(base::Duration(2));
   message.header.sent_time = base::WallTime(base::Duration(3));
   message.parameters = {
       {"steps", std::int64_t{-20}}, {"guidance", 5.5}, {"prompt", "красный"}, {"fast", true}};
@@ -105,10 +105,10 @@ class MessageTest : public QObject {
  private Q_SLOTS:
   void Decode_ReturnsWhatEncodeTook() {
     const Message message = Example();
-    const auto encoded = Encode(message);
+    const auto encoded = Encode(message, {});
     QVERIFY(encoded.ok());
     for (const Checksum checksum : {Checksum::kVerify, Checksum::kVerified}) {
-      const auto decoded = Decode(Join(*encoded), checksum);
+      const auto decoded = Decode(Join(*encoded), checksum, {});
       QVERIFY2(decoded.ok(), base::Message(decoded.status()).c_str());
       CompareMessages(*decoded, message);
     }
@@ -122,18 +122,18 @@ class MessageTest : public QObject {
     std::mt19937_64 random(seed);
     for (int i = 0; i < 500; ++i) {
       const Message message = RandomMessage(random);
-      const auto encoded = Encode(message);
+      const auto encoded = Encode(message, {});
       QVERIFY(encoded.ok());
-      const auto decoded = Decode(Join(*encoded), Checksum::kVerify);
+      const auto decoded = Decode(Join(*encoded), Checksum::kVerify, {});
       QVERIFY2(decoded.ok(), base::Message(decoded.status()).c_str());
       CompareMessages(*decoded, message);
     }
   }
 
   void Decode_TakesAMessageWithoutAnything() {
-    const auto encoded = Encode(Message());
+    const auto encoded = Encode(Message(), {});
     QVERIFY(encoded.ok());
-    const auto decoded = Decode(Join(*encoded), Checksum::kVerify);
+    const auto decoded = Decode(Join(*encoded), Checksum::kVerify, {});
     QVERIFY(decoded.ok());
     CompareMessages(*decoded, Message());
   }
@@ -142,23 +142,23 @@ class MessageTest : public QObject {
     for (const std::int64_t unix_ns :
          {std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
       Message message = Example();
-      message.header.deadline = base::WallTime(base::Duration(unix_ns));
-      const auto encoded = Encode(message);
+      message.header.sent_time = base::WallTime(base::Duration(unix_ns));
+      const auto encoded = Encode(message, {});
       QVERIFY(encoded.ok());
-      const auto decoded = Decode(Join(*encoded), Checksum::kVerify);
+      const auto decoded = Decode(Join(*encoded), Checksum::kVerify, {});
       QCOMPARE(base::GetReason(decoded.status()).reason, std::string("MALFORMED_MESSAGE"));
     }
   }
 
   void Decode_AlignsBytesThatAreNot() {
     const Message message = Example();
-    const auto encoded = Encode(message);
+    const auto encoded = Encode(message, {});
     const Buffer joined = Join(*encoded);
     for (const std::size_t shift : {1, 8, 63}) {
       const auto memory = AllocateAligned(joined.size() + shift);
       std::ranges::copy(joined.bytes(), memory.get() + shift);
       const auto decoded =
-          Decode({memory, {memory.get() + shift, joined.size()}}, Checksum::kVerify);
+          Decode({memory, {memory.get() + shift, joined.size()}}, Checksum::kVerify, {});
       QVERIFY(decoded.ok());
       CompareMessages(*decoded, message);
     }
@@ -168,12 +168,12 @@ class MessageTest : public QObject {
     std::weak_ptr<std::byte[]> watch;
     std::vector<Artifact> artifacts;
     {
-      const auto encoded = Encode(Example());
+      const auto encoded = Encode(Example(), {});
       const Buffer joined = Join(*encoded);
       const auto memory = AllocateAligned(joined.size());
       std::ranges::copy(joined.bytes(), memory.get());
       watch = memory;
-      const auto decoded = Decode({memory, {memory.get(), joined.size()}}, Checksum::kVerify);
+      const auto decoded = Decode({memory, {memory.get(), joined.size()}}, Checksum::kVerify, {});
       QVERIFY(decoded.ok());
       artifacts = decoded->artifacts;
       QVERIFY(artifacts[0].data.bytes().data() > memory.get());
@@ -187,7 +187,7 @@ class MessageTest : public QObject {
 
   void Encode_GivesPiecesThatKnowTheirChecksumAndBorrowTheTensors() {
     const Message message = Example();
-    const auto encoded = Encode(message);
+    const auto encoded = Encode(message, {});
     std::uint64_t total = 0;
     bool borrowed = false;
     for (const Piece& piece : encoded->pieces) {
@@ -202,10 +202,10 @@ class MessageTest : public QObject {
   void Encode_KeepsItsBytes_AfterTheMessageIsGoneAndAfterAMove() {
     Encoded moved;
     {
-      auto encoded = Encode(Example());
+      auto encoded = Encode(Example(), {});
       moved = std::move(*encoded);
     }
-    const auto decoded = Decode(Join(moved), Checksum::kVerify);
+    const auto decoded = Decode(Join(moved), Checksum::kVerify, {});
     QVERIFY(decoded.ok());
     QVERIFY(decoded->artifacts[2].data.text() == std::string(100, 'v'));
   }
@@ -284,7 +284,7 @@ class MessageTest : public QObject {
         first.sha256 = std::string(31, 's');
         break;
     }
-    const auto encoded = Encode(message);
+    const auto encoded = Encode(message, {});
     QVERIFY(absl::IsInvalidArgument(encoded.status()));
     QCOMPARE(base::GetReason(encoded.status()).reason, std::string("MALFORMED_MESSAGE"));
     QVERIFY2(QString::fromStdString(base::Message(encoded.status())).contains(what),

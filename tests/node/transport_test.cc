@@ -39,7 +39,7 @@ message::Message MakeMessage(std::size_t bytes, const std::string& stage = "diff
   message.header.uid = base::Uid::GenerateRandom();
   message.header.app = "video";
   message.header.stage = stage;
-  message.header.deadline = base::SystemClock().WallNow() + seconds(60);
+  message.header.deadline = base::SystemClock().Now() + seconds(60);
   std::string data(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * 31 + (i >> 8));
   message.artifacts.push_back(

@@ -295,7 +295,7 @@ class FetchTest : public QObject {
     result.header.app = "app";
     result.header.sender = "test";
     result.header.ingress_time = base::SystemClock().WallNow();
-    result.header.deadline = result.header.ingress_time + 60s;
+    result.header.deadline = base::SystemClock().Now() + 60s;
     result.artifacts.push_back(message::BytesArtifact("video", "video/mp4", video));
     result.artifacts[0].sha256 = base::Sha256Digest(std::as_bytes(std::span(video)));
     const std::string first = cluster.Order(record.job().uid()).front();

@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const base::WallTime kStart{std::chrono::hours(1)};
+const base::MonotonicTime kStart{std::chrono::hours(1)};
 const Names kBoth = {"text", "image"};
 
 WorkItem Part(const base::Uid& uid, const std::string& from, std::uint32_t attempt = 0,
@@ -26,8 +26,8 @@ WorkItem Part(const base::Uid& uid, const std::string& from, std::uint32_t attem
   header.stage = "paint";
   header.from = from;
   header.attempt = attempt;
-  header.ingress_time = kStart;
   header.deadline = kStart + std::chrono::seconds(60);
+  item.arrival = kStart;
   item.message.artifacts = {message::BytesArtifact(from + "_embeddings", "", bytes)};
   return item;
 }
@@ -48,7 +48,7 @@ class JoinTest : public QObject {
     QCOMPARE(table.joins(), std::size_t{2});
     QCOMPARE(table.bytes(), std::size_t{10});
     WorkItem last = Part(uid, "text");
-    last.arrival_time = kStart + std::chrono::seconds(7);
+    last.arrival = kStart + std::chrono::seconds(7);
     const auto work = table.Add(last, kBoth);
     QVERIFY(work.ok() && work->has_value());
     const WorkItem& item = **work;
@@ -57,7 +57,7 @@ class JoinTest : public QObject {
     QCOMPARE(item.message.artifacts[0].name, std::string("text_embeddings"));
     QCOMPARE(item.message.artifacts[1].name, std::string("image_embeddings"));
     QCOMPARE(item.message.header.attempt, 3U);
-    QVERIFY(item.arrival_time == last.arrival_time);
+    QVERIFY(item.arrival == last.arrival);
     QCOMPARE(item.parts.size(), std::size_t{2});
     QCOMPARE(item.parts[0].header.attempt, 0U);
     QCOMPARE(item.parts[1].header.from, std::string("image"));

@@ -144,7 +144,7 @@ class RequestSchedulerTest : public QObject {
     const auto part = [&](const std::string& from) {
       WorkItem item = Item(uid);
       item.message.header.from = from;
-      item.message.header.deadline = base::WallTime(std::chrono::hours(24 * 365 * 100));
+      item.message.header.deadline = base::MonotonicTime(std::chrono::hours(24 * 365 * 100));
       return item;
     };
     QVERIFY(*f.scheduler.Push(part("text"), both) == PushResult::kHeld);
@@ -247,7 +247,7 @@ class RequestSchedulerTest : public QObject {
     const auto part = [](const base::Uid& uid, const std::string& from) {
       WorkItem item = Item(uid);
       item.message.header.from = from;
-      item.message.header.deadline = base::WallTime(std::chrono::hours(24 * 365 * 100));
+      item.message.header.deadline = base::MonotonicTime(std::chrono::hours(24 * 365 * 100));
       return item;
     };
     const auto first = base::Uid::GenerateRandom();

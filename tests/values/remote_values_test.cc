@@ -29,7 +29,7 @@ message::Message Result(const std::vector<std::string>& values) {
   message.header.uid = base::Uid::GenerateRandom();
   message.header.app = "app";
   message.header.ingress_time = base::SystemClock().WallNow();
-  message.header.deadline = message.header.ingress_time + 60s;
+  message.header.deadline = base::SystemClock().Now() + 60s;
   for (const std::string& value : values) {
     const std::string name = "v" + std::to_string(message.artifacts.size());
     message.artifacts.push_back(message::BytesArtifact(name, "video/mp4", value));

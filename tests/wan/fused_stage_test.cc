@@ -22,7 +22,7 @@ using Artifacts = std::vector<sdk::Artifact>;
 message::Message FusedJob(bool image) {
   message::Message job;
   job.header.uid = base::Uid::GenerateRandom();
-  job.header.deadline = base::SystemClock().WallNow() + std::chrono::hours(1);
+  job.header.deadline = base::SystemClock().Now() + std::chrono::hours(1);
   job.parameters = ClipOf("a red circle moving right", 3, "png");
   job.parameters["steps"] = std::int64_t{4};
   if (image) {

@@ -194,7 +194,7 @@ class LoraTest : public QObject {
     QVERIFY(stage->Load({.model_dir = model, .threads = 1}).ok());
     const auto run = [&](const char* loras) {
       message::Message job;
-      job.header.deadline = base::SystemClock().WallNow() + std::chrono::hours(1);
+      job.header.deadline = base::SystemClock().Now() + std::chrono::hours(1);
       job.parameters = {{"seed", std::int64_t{3}},    {"steps", std::int64_t{2}},
                         {"guidance_scale", 1.0},      {"width", std::int64_t{32}},
                         {"height", std::int64_t{32}}, {"num_frames", std::int64_t{1}},

@@ -29,7 +29,7 @@ message::Message ResumedJob() {
   job.header.uid = base::Uid::GenerateRandom();
   job.header.app = "tiny-wan-t2v";
   job.header.stage = "diffusion";
-  job.header.deadline = base::SystemClock().WallNow() + std::chrono::hours(1);
+  job.header.deadline = base::SystemClock().Now() + std::chrono::hours(1);
   job.parameters = {{"prompt", std::string("a red circle moving right")},
                     {"negative_prompt", std::string()},
                     {"seed", std::int64_t{3}},
@@ -45,7 +45,7 @@ message::Message ResumedJob() {
 Artifacts Carried(const message::Message& job, const Artifacts& artifacts) {
   message::Message sent = job;
   sent.artifacts = artifacts;
-  const auto encoded = message::Encode(sent);
+  const auto encoded = message::Encode(sent, {});
   std::string bytes;
   for (const auto& piece : encoded->pieces) {
     bytes.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
@@ -53,7 +53,7 @@ Artifacts Carried(const message::Message& job, const Artifacts& artifacts) {
   auto memory = message::AllocateAligned(bytes.size());
   std::memcpy(memory.get(), bytes.data(), bytes.size());
   const message::Buffer buffer(memory, {memory.get(), bytes.size()});
-  return message::Decode(buffer, message::Checksum::kVerify)->artifacts;
+  return message::Decode(buffer, message::Checksum::kVerify, {})->artifacts;
 }
 
 struct Ran {

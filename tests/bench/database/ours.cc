@@ -62,7 +62,7 @@ message::Message MessageOf(const base::Uid& uid, const Value& value) {
   message.header.uid = uid;
   message.header.app = "bench";
   message.header.ingress_time = base::SystemClock().WallNow();
-  message.header.deadline = message.header.ingress_time + 1h;
+  message.header.deadline = base::SystemClock().Now() + 1h;
   message::Artifact artifact;
   artifact.name = "video";
   artifact.media_type = "video/mp4";
