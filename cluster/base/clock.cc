@@ -68,6 +68,11 @@ void ManualClock::Advance(Duration by) {
   offset_ += by;
 }
 
+void ManualClock::StepWall(Duration by) {
+  const MutexLock lock(mutex_);
+  start_ += by;
+}
+
 double TimeScale() {
   static const double scale = [] {
     const char* text = std::getenv("ONEPIECE_TIME_SCALE");

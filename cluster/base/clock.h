@@ -49,11 +49,13 @@ class ManualClock final : public Clock {
                  const std::function<bool()>& predicate) override;
   /// Moves both clocks forward and wakes every waiter whose deadline has come.
   void Advance(Duration by);
+  /// Sets the wall clock forward, or back when `by` is negative. The monotonic clock stays.
+  void StepWall(Duration by);
 
  private:
   mutable Mutex mutex_;
   Duration offset_ ABSL_GUARDED_BY(mutex_){};
-  WallTime start_;
+  WallTime start_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// $ONEPIECE_TIME_SCALE (default 1, bounded to [0.01, 1000]): every timeout of the product is

@@ -36,8 +36,11 @@ constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 
+// The clock only makes a good first guess, which saves a refusal: the NodeManager refuses whatever
+// is not greater than what it knows, and names that (KnownIncarnation).
 std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
-  const auto now = clock.WallNow().time_since_epoch().count();
+  // A clock before 1970 must not wrap around to the greatest incarnation that there can be.
+  const auto now = std::max<std::int64_t>(0, clock.WallNow().time_since_epoch().count());
   return std::max(static_cast<std::uint64_t>(now), last + 1);
 }
 

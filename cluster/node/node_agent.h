@@ -51,8 +51,9 @@ struct NodeStatus {
 /// (rpc/replicas.h). When the NodeManager has forgotten the node, the agent registers again with
 /// the same incarnation. When the NodeManager has declared the incarnation dead, the agent
 /// registers with a greater one, so the view's incarnation may grow during the life of a process.
-/// An incarnation is the Unix time in nanoseconds when it began, so it also grows from start to
-/// start.
+/// An incarnation is the Unix time in nanoseconds when it began, so it mostly grows from start to
+/// start by itself. When it does not, because a clock was set back, the NodeManager refuses it and
+/// names the last one, and the agent registers with that and one more.
 ///
 /// A routing table is never older than the one before. The table of another cluster, whose id or
 /// secret differ, is the exception: its epochs begin anew.

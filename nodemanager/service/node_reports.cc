@@ -28,8 +28,13 @@ void NodeReports::Clear() {
   const base::MutexLock lock(mutex_);
   reports_.clear();
   window_ = LoadWindow(window_length_);
-  leading_since_ = clock_.Now();
+  ages_ = StampAges();
   last_check_.reset();
+}
+
+void NodeReports::Note(const StateMachine& state) const {
+  const base::MutexLock lock(mutex_);
+  ages_.Note(state, clock_.Now());
 }
 
 void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& pool) {
@@ -108,7 +113,7 @@ void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const 
             },
         .now = clock_.Now(),
         .wall_now = clock_.WallNow(),
-        .leading_since = leading_since_});
+        .ages = &ages_});
 }
 
 }  // namespace onepiece::nodemanager

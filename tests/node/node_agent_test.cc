@@ -274,6 +274,21 @@ NodeAgentOptions Options(const std::vector<std::string>& nodemanagers) {
           .address = "127.0.0.1:7"};
 }
 
+/// The system's clock on a machine whose wall clock is wrong by so much.
+class WrongClock final : public base::Clock {
+ public:
+  explicit WrongClock(base::Duration skew) : skew_(skew) {}
+  base::MonotonicTime Now() const override { return base::SystemClock().Now(); }
+  base::WallTime WallNow() const override { return base::SystemClock().WallNow() + skew_; }
+  bool WaitUntil(base::CondVar& condition, base::MutexLock& lock, std::stop_token stop,
+                 base::MonotonicTime deadline, const std::function<bool()>& predicate) override {
+    return base::SystemClock().WaitUntil(condition, lock, std::move(stop), deadline, predicate);
+  }
+
+ private:
+  const base::Duration skew_;
+};
+
 /// The incarnation that a process which starts now begins with.
 std::uint64_t FirstIncarnation() {
   ClusterView view;
@@ -636,6 +651,24 @@ class NodeAgentTest : public QObject {
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     QCOMPARE(view.incarnation(), ahead + 1);
+  }
+
+  // Each life of the node has another wall clock: a year ahead, right, and before 1970.
+  void Register_WallClocksOfOtherTimes_GrowsAcrossRestarts() {
+    manager_->Publish(1);
+    std::uint64_t last = 0;
+    for (const int years : {1, 0, -100}) {
+      WrongClock clock(std::chrono::hours(24 * 365 * years));
+      manager_->RequireAbove(last);
+      ClusterView view;
+      NodeAgent agent(Options({served_->server.address()}), view, clock);
+      agent.Start();
+      QVERIFY(agent.WaitReady(seconds(10)).ok());
+      QVERIFY(view.incarnation() > last);
+      // There is room for the restarts to come.
+      QVERIFY(view.incarnation() < std::uint64_t{1} << 62);
+      last = view.incarnation();
+    }
   }
 
   void Report_DeclaredDead_RegistersAGreaterIncarnation() {

@@ -95,6 +95,11 @@ class ElasticControllerTest : public QObject {
     QVERIFY(!PassUntil([&] { return world_->Count(kPoolA) == 3; }, seconds(35)));
     QVERIFY(Elasticity().hold().active());
     QCOMPARE(Elasticity().policy_detail(), std::string("on hold by operator:ann"));
+    // A clock that is set ends no hold.
+    for (const int hours : {24 * 365, -2 * 24 * 365}) {
+      world_->clock().StepWall(std::chrono::hours(hours));
+      QVERIFY(Elasticity().hold().active());
+    }
     QVERIFY(PassUntil([&] { return world_->Count(kPoolA) == 3; }));
     QVERIFY(!Elasticity().hold().active());
   }

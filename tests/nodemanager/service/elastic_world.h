@@ -51,6 +51,7 @@ class ElasticWorld {
     Open();
   }
 
+  base::ManualClock& clock() { return clock_; }
   Controller& controller() { return *controller_; }
   ElasticityService& service() { return *service_; }
   Behaviour& node(const std::string& id) { return nodes_.at(id); }
