@@ -143,9 +143,9 @@ absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
   return absl::OkStatus();
 }
 
-node::NodeAgentOptions AgentOptions(const service::Host& host, const ReplicatedLog& log) {
+node::NodeAgentOptions AgentOptions(service::Host& host, const ReplicatedLog& log) {
   node::NodeAgentOptions options = node::MakeNodeAgentOptions(
-      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address());
+      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address(), host.metrics());
   options.nodemanagers = log.Addresses();
   return options;
 }

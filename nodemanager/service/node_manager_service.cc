@@ -129,6 +129,7 @@ grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
 }
 
 absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Duration poll,
+  response->set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
                                         const std::function<absl::Status()>& send) {
   const rpc::CountedStream stream(streams_);
   if (stream.number() > options_.max_streams) {

@@ -39,7 +39,7 @@ class NodeReports {
 
   /// Forgets everything. Call it when this replica begins to lead.
   void Clear();
-  /// Notes the time stamps of the state, for Telemetry::ages. Call it before Read() with the state
+  /// Notes what is new in the state, for Telemetry::ages. Call it before Read() with the state
   /// that the reader looks at.
   void Note(const StateMachine& state) const;
   /// Takes a heartbeat of a live node. `pool` is the pool that the node is assigned to; it is empty
@@ -55,7 +55,7 @@ class NodeReports {
   std::vector<DeadNode> FindDead(const std::map<std::string, std::uint64_t>& live);
   /// Fills load, last_report_time and activity of `node`. `record` is the state's record of the
   /// same node. Load and time come from its last report and stay unset without one; only a live
-  /// instance has an activity. A bad number, or a clock that is more than 2 s off, is added to the
+  /// instance has an activity. A bad number, or a clock that is more than 1 s off, is added to the
   /// node's detail.
   void AddTo(v1::Node& node, const v1::NodeRecord& record) const;
   /// Calls `read` with the telemetry, which is valid during the call. The lock is held meanwhile,
@@ -77,7 +77,7 @@ class NodeReports {
   mutable base::Mutex mutex_;
   std::map<std::string, LastReport> reports_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   LoadWindow window_ ABSL_GUARDED_BY(mutex_);
-  // Any reader of the state may be the first to see a stamp.
+  // Any reader of the state may be the first to see something.
   mutable StampAges ages_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::MonotonicTime> last_check_ ABSL_GUARDED_BY(mutex_);
 };

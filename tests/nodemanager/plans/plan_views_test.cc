@@ -110,7 +110,7 @@ struct Cluster {
   }
   void Add(const v1::Node& node, const std::string& pool, const v1::NodeLoad& load) {
     const std::string wrong =
-        window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now(), clock.WallNow());
+        window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now());
     if (!wrong.empty()) qFatal("%s", wrong.c_str());
   }
   // Grows the cluster to 5 sets with 10 proxies, 68 instances and three applications, and fills the

@@ -177,6 +177,20 @@ class ServiceTest : public QObject {
   }
   void cleanup() { server_.reset(); }
 
+  void Report_IsAnsweredWithTheTime_AndTheSkewIsShown() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    v1::ReportNodeRequest report = ReadyReport("p");
+    report.mutable_load()->set_clock_skew_ms(-2500);
+    const auto answer = server_->Report(report);
+    QVERIFY(answer.ok());
+    QCOMPARE(answer->server_unix_ms(), base::ToUnixMs(server_->controller().clock().WallNow()));
+    const auto cluster =
+        rpc::Call(server_->stub(), &Stub::GetCluster, v1::GetClusterRequest(), kLimit);
+    QVERIFY(cluster.ok());
+    QCOMPARE(cluster->nodes(0).load().clock_skew_ms(), -2500);
+    QVERIFY(cluster->nodes(0).detail().find("2.5 s behind") != std::string::npos);
+  }
+
   void Instance_IsRoutedOnceItServesItsAssignment() {
     QVERIFY(server_->Apply(MakeWorkflow("app", {"a", "b"})).ok());
     const auto registered = server_->Register(MakeNode("i", v1::INSTANCE, 1, "b"));
