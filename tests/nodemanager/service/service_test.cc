@@ -296,6 +296,16 @@ class ServiceTest : public QObject {
     QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
   }
 
+  void RegisterNode_TakesIdsOfUpTo128Characters() {
+    const std::string longest = std::string(120, 'a') + "-_.Z9-_.";
+    QVERIFY(server_->Register(MakeNode(longest, v1::PROXY)).ok());
+    for (const std::string& bad : {longest + "a", std::string("a b"), std::string("ä")}) {
+      const absl::Status status = server_->Register(MakeNode(bad, v1::PROXY)).status();
+      QVERIFY2(base::Message(status).find("1 to 128 letters, digits") != std::string::npos,
+               base::Message(status).c_str());
+    }
+  }
+
   void DeregisterNode_LeavesTheRoutingAtOnce() {
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
     QVERIFY(server_->Report(ReadyReport("p")).ok());
