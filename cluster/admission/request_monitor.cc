@@ -38,8 +38,6 @@ constexpr double kTrialRetryS = 0.5;
 constexpr char kUnknownHint[] =
     ": until five jobs have been measured there, about two for each worker are let in at a time; "
     "where they take long, submit again when one has ended";
-/// A transfer time is the difference of two hosts' clocks. More than this is clock skew.
-constexpr double kMaxTransferS = 2;
 constexpr double kMaxClosedS = 3600;
 /// The limit of the other sets' headroom in the metadata.
 constexpr std::size_t kMaxHeadroomBytes = 400;
@@ -52,7 +50,7 @@ struct Cost {
   std::shared_ptr<Bucket> bucket;  ///< nullptr when the capacity does not name its pool.
   /// The last numbers that rest on enough jobs. `samples` is 0 before there were any.
   double samples = 0;
-  double seconds_per_unit = 0, units_per_job = 0, transfer_s = 0;
+  double seconds_per_unit = 0, units_per_job = 0;
 };
 using Costs = std::map<std::string, std::map<std::string, Cost>>;  // By application and stage.
 
@@ -67,7 +65,7 @@ struct Charge {
 /// What a job would take from the buckets.
 struct Bill {
   std::vector<Charge> charges;  ///< One for each pool that the capacity names.
-  double work_s = 0;            ///< All stages with transfers. No way through them is longer.
+  double work_s = 0;            ///< All stages. No way through them is longer.
 };
 
 struct Tenant {
@@ -76,7 +74,7 @@ struct Tenant {
 };
 
 struct Job {
-  base::WallTime deadline;
+  base::MonotonicTime deadline;
   std::uint64_t turn = 0;  ///< Key in State::turns, when kept.
   std::vector<Charge> charges;
   base::MonotonicTime since;  ///< When it was let in.
@@ -194,7 +192,7 @@ struct RequestMonitor::State {
   std::vector<Place> places ABSL_GUARDED_BY(mutex);  // The places of tenants that have an account.
   std::unordered_map<base::Uid, Job> jobs ABSL_GUARDED_BY(mutex);
   std::map<std::uint64_t, base::Uid> turns ABSL_GUARDED_BY(mutex);  // Jobs that have begun.
-  std::set<std::pair<base::WallTime, base::Uid>> deadlines ABSL_GUARDED_BY(mutex);
+  std::set<std::pair<base::MonotonicTime, base::Uid>> deadlines ABSL_GUARDED_BY(mutex);
   std::uint64_t next_turn ABSL_GUARDED_BY(mutex) = 0;
   std::map<std::string, v1::Demand> demands ABSL_GUARDED_BY(mutex);
   RecentUids refused ABSL_GUARDED_BY(mutex);
@@ -213,7 +211,7 @@ struct RequestMonitor::State {
   Bill BillFor(const AdmissionRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   double UnloadedLatency(const AdmissionRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  absl::Status CheckDeadline(const AdmissionRequest& request, const Bill& bill,
+  absl::Status CheckDeadline(const AdmissionRequest& request, const Bill& bill, base::Duration left,
                              base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status CheckBuckets(const AdmissionRequest& request, const Bill& bill, Place place,
                             base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -239,8 +237,7 @@ void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
               .bucket = nullptr,
               .samples = static_cast<double>(told.samples()),
               .seconds_per_unit = told.seconds_per_unit(),
-              .units_per_job = OrZero(told.units_per_job()),
-              .transfer_s = std::min(OrZero(told.transfer_s()), kMaxTransferS)};
+              .units_per_job = OrZero(told.units_per_job())};
     } else if (const Cost* last = Find(before, told.app_id(), told.stage()); last != nullptr) {
       cost = *last;
     }
@@ -359,7 +356,7 @@ Bill RequestMonitor::State::BillFor(const AdmissionRequest& request) const {
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost == nullptr) continue;
     const double seconds = OrZero(cost->seconds_per_unit * OrZero(stage.units));
-    bill.work_s += seconds + cost->transfer_s;
+    bill.work_s += seconds;
     if (cost->bucket == nullptr) continue;
     auto charge = std::ranges::find(bill.charges, cost->bucket, &Charge::bucket);
     if (charge == bill.charges.end()) {
@@ -379,7 +376,6 @@ double RequestMonitor::State::UnloadedLatency(const AdmissionRequest& request) c
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost != nullptr && cost->samples > 0) {
       demand.seconds_per_job = OrZero(cost->seconds_per_unit * OrZero(stage.units));
-      demand.transfer_s = cost->transfer_s;
       demand.samples = 1;
     }
     app.stages.push_back(std::move(demand));
@@ -400,7 +396,7 @@ absl::Status RequestMonitor::State::Refuse(absl::StatusCode code, std::string_vi
 }
 
 absl::Status RequestMonitor::State::CheckDeadline(const AdmissionRequest& request, const Bill& bill,
-                                                  base::MonotonicTime now) {
+                                                  base::Duration left, base::MonotonicTime now) {
   double debt_s = 0;
   const Charge* narrowest = nullptr;
   for (const Charge& charge : bill.charges) {
@@ -411,7 +407,7 @@ absl::Status RequestMonitor::State::CheckDeadline(const AdmissionRequest& reques
     if (narrower) narrowest = &charge;
     debt_s = std::max(debt_s, wait);
   }
-  const double left_s = base::ToSeconds(request.deadline - clock.WallNow());
+  const double left_s = base::ToSeconds(left);
   // This cheap test suffices for most jobs: the sum of all stages is at least the longest way.
   if (debt_s + bill.work_s <= left_s) return absl::OkStatus();
   const double estimate_s = debt_s + UnloadedLatency(request);
@@ -500,9 +496,11 @@ absl::Status RequestMonitor::Admit(const AdmissionRequest& request) {
     return absl::OkStatus();
   }
   const base::MonotonicTime now = state_->clock.Now();
+  // The wall clock is read once. Setting it later must not end the jobs that are in.
+  const base::Duration left = request.deadline - state_->clock.WallNow();
   const Place place = state_->Enter(request.tenant, now);
   Bill bill = state_->BillFor(request);
-  absl::Status status = state_->CheckDeadline(request, bill, now);
+  absl::Status status = state_->CheckDeadline(request, bill, left, now);
   if (status.ok()) status = state_->CheckBuckets(request, bill, place, now);
   if (status.ok()) status = state_->CheckQuota();
   if (absl::IsResourceExhausted(status)) state_->CountRefused(request);
@@ -511,13 +509,13 @@ absl::Status RequestMonitor::Admit(const AdmissionRequest& request) {
     charge.bucket->Take(place, charge.seconds);
     if (charge.IsTrial()) charge.bucket->Try();
   }
-  state_->jobs.emplace(request.uid, Job{.deadline = request.deadline,
+  state_->jobs.emplace(request.uid, Job{.deadline = now + left,
                                         .charges = std::move(bill.charges),
                                         .since = now,
                                         .tenant = request.tenant,
                                         .app_id = request.app_id,
                                         .units = UnitsOf(request)});
-  state_->deadlines.emplace(request.deadline, request.uid);
+  state_->deadlines.emplace(now + left, request.uid);
   return status;
 }
 
@@ -547,7 +545,7 @@ void RequestMonitor::State::Remove(const base::Uid& uid) {
 }
 
 void RequestMonitor::State::ForgetOverdue() {
-  const base::WallTime now = clock.WallNow();
+  const base::MonotonicTime now = clock.Now();
   while (!deadlines.empty() && deadlines.begin()->first <= now) {
     const base::Uid uid = deadlines.begin()->second;
     Remove(uid);

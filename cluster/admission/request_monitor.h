@@ -97,7 +97,8 @@ class RequestMonitor {
   ///   - RESOURCE_EXHAUSTED (QUOTA): max_jobs_in_flight are in.
   ///   - FAILED_PRECONDITION (DEADLINE_TOO_SHORT): the deadline is before the estimated end, which
   ///     the message and the metadata `estimate_ms` tell. The estimate is the debt of the pools on
-  ///     the job's way plus the longest way through its stages.
+  ///     the job's way plus the longest way through its stages. Transfers do not count, because
+  ///     their times are differences between the wall clocks of two hosts.
   absl::Status Admit(const AdmissionRequest& request);
   /// Says that the admitted job has begun.
   void Keep(const base::Uid& uid);

@@ -68,7 +68,7 @@ void ManualClock::Advance(Duration by) {
   offset_ += by;
 }
 
-void ManualClock::JumpWall(Duration by) {
+void ManualClock::StepWall(Duration by) {
   const MutexLock lock(mutex_);
   start_ += by;
 }

@@ -50,8 +50,8 @@ class ManualClock final : public Clock {
                  const std::function<bool()>& predicate) override;
   /// Moves both clocks forward and wakes every waiter whose deadline has come.
   void Advance(Duration by);
-  /// Moves the wall clock alone, as somebody who sets it does.
-  void JumpWall(Duration by);
+  /// Sets the wall clock forward, or back when `by` is negative. The monotonic clock stays.
+  void StepWall(Duration by);
 
  private:
   mutable Mutex mutex_;

@@ -157,7 +157,9 @@ Json RowDocument(const Row& row) {
           {"utilization", row.load.utilization()},
           {"queued_jobs", row.load.queued_jobs()},
           {"running_jobs", row.load.running_jobs()},
-          {"memory_bytes", row.load.memory_bytes()}};
+          {"memory_bytes", row.load.memory_bytes()},
+          {"clock_skew_ms",
+           row.load.has_clock_skew_ms() ? Json(row.load.clock_skew_ms()) : Json(nullptr)}};
 }
 
 std::string RowText(const Row& row) {

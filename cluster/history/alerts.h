@@ -21,8 +21,8 @@ struct Rule {
   std::string name;  ///< "ring-stuck"
   /// What the rule looks at. It is either a pattern of series names ("node/*/utilization", one
   /// entity for each match), or a condition by its name ("node-dead", "job-failed", "ring-stuck",
-  /// "no-progress", "no-leader", "stale-reports", "quarantined", "plan-failed"; docs/console.md,
-  /// "Alerts").
+  /// "no-progress", "no-leader", "stale-reports", "quarantined", "clock-skew", "plan-failed";
+  /// docs/console.md, "Alerts").
   std::string watches;
   enum class When { kAbove, kBelow, kTrue } when = When::kTrue;
   double threshold = 0;     ///< In the series' unit.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace onepiece::history {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 // A part is old after several polls (1 s) and reports (0.5 s).
 constexpr std::int64_t kOldMs = 15'000;
 constexpr double kReportSeconds = 10;
+constexpr double kSkewSeconds = 1;
 constexpr std::int64_t kWaitingMs = 5'000;
 constexpr std::int64_t kFailedJobsMs = 10 * 60'000;
 constexpr std::int64_t kFailedPlansMs = 60 * 60'000;
@@ -59,6 +62,18 @@ Findings SilentNodes(const session::Snapshot& snapshot, const session::LinkStatu
     const double age =
         now - static_cast<double>(time.seconds()) - static_cast<double>(time.nanos()) / 1e9;
     if (age > kReportSeconds) found.push_back({"node/" + node.node_id(), age, node.detail()});
+  }
+  return found;
+}
+
+Findings WrongClocks(const session::Snapshot& snapshot, const session::LinkStatus&) {
+  Findings found;
+  for (const v1::Node& node : snapshot.cluster.value->nodes()) {
+    const double skew_s = static_cast<double>(node.load().clock_skew_ms()) / 1000;
+    if (node.state() == v1::Node::DEAD || std::abs(skew_s) <= kSkewSeconds) continue;
+    found.push_back({"node/" + node.node_id(), std::abs(skew_s),
+                     absl::StrFormat("%.1f s %s the NodeManager's", std::abs(skew_s),
+                                     skew_s > 0 ? "ahead of" : "behind")});
   }
   return found;
 }
@@ -131,7 +146,7 @@ Findings FailedPlans(const session::Snapshot& snapshot, const session::LinkStatu
   return found;
 }
 
-constexpr std::array<Condition, 8> kConditions = {{
+constexpr std::array<Condition, 9> kConditions = {{
     {"node-dead", Source::kCluster, DeadNodes},
     {"job-failed", Source::kJobs, FailedJobs},
     {"ring-stuck", Source::kRings, StuckRings},
@@ -139,6 +154,7 @@ constexpr std::array<Condition, 8> kConditions = {{
     {"no-leader", Source::kReplicas, NoLeader},
     {"stale-reports", Source::kCluster, SilentNodes},
     {"quarantined", Source::kCluster, QuarantinedNodes},
+    {"clock-skew", Source::kCluster, WrongClocks},
     {"plan-failed", Source::kPlans, FailedPlans},
 }};
 

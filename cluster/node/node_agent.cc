@@ -14,8 +14,10 @@
 #include "cluster/base/check.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
+#include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
+#include "cluster/node/scrape.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/replicas.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -35,9 +37,13 @@ constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 // The pauses between attempts that the leader itself refuses.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
+constexpr base::Duration kLongestRoundTrip = std::chrono::milliseconds(500);
 
+// The clock only makes a good first guess, which saves a refusal: the NodeManager refuses whatever
+// is not greater than what it knows, and names that (KnownIncarnation).
 std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
-  const auto now = clock.WallNow().time_since_epoch().count();
+  // A clock before 1970 must not wrap around to the greatest incarnation that there can be.
+  const auto now = std::max<std::int64_t>(0, clock.WallNow().time_since_epoch().count());
   return std::max(static_cast<std::uint64_t>(now), last + 1);
 }
 
@@ -59,6 +65,7 @@ class NodeAgent::Impl {
   void Start();
   absl::Status WaitReady(base::Duration limit);
   void SetState(NodeStatus status);
+  std::optional<base::Duration> clock_skew() const;
   void Stop();
 
   // Constant after Start().
@@ -80,11 +87,19 @@ class NodeAgent::Impl {
     const std::string address;
   };
 
+  /// When the request was sent that got the answer, by both clocks, and how long that took.
+  struct RoundTrip {
+    base::WallTime sent_wall;
+    base::MonotonicTime sent;
+    base::Duration took{};
+  };
+
   template <typename Request, typename Response>
   absl::StatusOr<Response> Ask(const std::stop_token& stop, std::string_view what,
                                grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*,
                                                                        const Request&, Response*),
-                               const Request& request);
+                               const Request& request, RoundTrip* trip = nullptr);
+  void TakeServerTime(std::int64_t server_unix_ms, const RoundTrip& trip);
   void ReportLoop(const std::stop_token& stop);
   absl::Status Register(const std::stop_token& stop);
   v1::RegisterNodeRequest Registration() const;
@@ -128,10 +143,12 @@ class NodeAgent::Impl {
   std::string followed_set_ ABSL_GUARDED_BY(mutex_);
   base::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = std::chrono::milliseconds(500);
   absl::Status last_error_ ABSL_GUARDED_BY(mutex_);
+  std::optional<base::Duration> clock_skew_ ABSL_GUARDED_BY(mutex_);
   // The calls under way, and whether each was cancelled so that its stream begins anew.
   std::map<Call*, bool> calls_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::jthread> threads_;
+  const ScrapeHook scrape_;  // Reads the members above.
 };
 
 NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
@@ -139,7 +156,14 @@ NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view, base::Clock& 
       view_(view),
       clock_(clock),
       replicas_(options_.nodemanagers),
-      followed_set_(options_.workflow_set) {
+      followed_set_(options_.workflow_set),
+      scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
+        const std::optional<base::Duration> skew = clock_skew();
+        metrics
+            .Gauge("onepiece_clock_skew_seconds",
+                   "The wall clock here minus that of the NodeManager that leads")
+            .Set(skew ? base::ToSeconds(*skew) : std::numeric_limits<double>::quiet_NaN());
+      }) {
   ONEPIECE_CHECK(!options_.nodemanagers.empty());
   BeginIncarnation(0);
 }
@@ -223,7 +247,7 @@ template <typename Request, typename Response>
 absl::StatusOr<Response> NodeAgent::Impl::Ask(
     const std::stop_token& stop, std::string_view what,
     grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*, const Request&, Response*),
-    const Request& request) {
+    const Request& request, RoundTrip* trip) {
   rpc::LeaderSearch search(replicas_);
   base::Duration limit = options_.call_timeout;
   if (replicas_.addresses().size() > 1) limit = std::min(limit, kFirstAttempt);
@@ -236,7 +260,12 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(
     {
       Call call(*this, Stream::kNone, replica.address);
       rpc::SetTimeout(call.context, limit);
+      const RoundTrip begun{.sent_wall = clock_.WallNow(), .sent = clock_.Now()};
       status = rpc::FromGrpc((stub.*method)(&call.context, request, &response));
+      if (trip != nullptr) {
+        *trip = begun;
+        trip->took = clock_.Now() - begun.sent;
+      }
     }
     if (stop.stop_requested()) return absl::CancelledError("stopped");
     if (!rpc::IsAboutTheReplica(status)) {
@@ -349,9 +378,14 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   }
   // The source runs without the mutex, because it may call SetState().
   if (load_source) *request.mutable_load() = load_source();
+  if (const std::optional<base::Duration> skew = clock_skew(); skew) {
+    request.mutable_load()->set_clock_skew_ms(*skew / std::chrono::milliseconds(1));
+  }
+  RoundTrip trip;
   const absl::StatusOr<v1::ReportNodeResponse> response =
-      Ask(stop, "report", &NodeManagerStub::ReportNode, request);
+      Ask(stop, "report", &NodeManagerStub::ReportNode, request, &trip);
   if (response.ok()) {
+    TakeServerTime(response->server_unix_ms(), trip);
     replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
     if (on_capacity && response->has_capacity()) on_capacity(response->capacity());
     return absl::OkStatus();
@@ -365,6 +399,20 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     report_now_ = true;
   }
   return response.status();
+}
+
+// The server read its clock somewhere within the round trip; the middle is at most half of it off.
+// A slow answer says too little, and the estimate before it is better.
+void NodeAgent::Impl::TakeServerTime(std::int64_t server_unix_ms, const RoundTrip& trip) {
+  if (server_unix_ms <= 0 || trip.took > kLongestRoundTrip) return;
+  const base::Duration skew = trip.sent_wall + trip.took / 2 - base::FromUnixMs(server_unix_ms);
+  const base::MutexLock lock(mutex_);
+  clock_skew_ = skew;
+}
+
+std::optional<base::Duration> NodeAgent::Impl::clock_skew() const {
+  const base::MutexLock lock(mutex_);
+  return clock_skew_;
 }
 
 void NodeAgent::Impl::Unregister(const absl::Status& why) {
@@ -567,13 +615,15 @@ void NodeAgent::Impl::Deregister() {
 }
 
 NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
-                                      std::string address, std::string metrics_address) {
+                                      std::string address, std::string metrics_address,
+                                      telemetry::Metrics& metrics) {
   return {.role = role,
           .node_id = node.node_id(),
           .nodemanagers = {node.nodemanagers().begin(), node.nodemanagers().end()},
           .address = std::move(address),
           .metrics_address = std::move(metrics_address),
-          .workflow_set = node.workflow_set()};
+          .workflow_set = node.workflow_set(),
+          .metrics = &metrics};
 }
 
 NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
@@ -596,6 +646,8 @@ void NodeAgent::Start() { impl_->Start(); }
 absl::Status NodeAgent::WaitReady(base::Duration limit) { return impl_->WaitReady(limit); }
 
 void NodeAgent::SetState(NodeStatus status) { impl_->SetState(std::move(status)); }
+
+std::optional<base::Duration> NodeAgent::clock_skew() const { return impl_->clock_skew(); }
 
 void NodeAgent::Stop() { impl_->Stop(); }
 

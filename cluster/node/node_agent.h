@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
+namespace onepiece::telemetry {
+class Metrics;
+}
 namespace onepiece::node {
 
 struct NodeAgentOptions {
@@ -24,13 +28,15 @@ struct NodeAgentOptions {
   std::string metrics_address;
   std::string workflow_set;
   std::string pinned_stage;                               ///< Instances only; empty: any.
+  telemetry::Metrics* metrics = nullptr;                  ///< Borrowed. May outlive the agent.
   base::Duration call_timeout = std::chrono::seconds(2);  ///< For one replica; shorter at first.
 };
 
 /// Returns the options of a service that its NodeConfig describes. The addresses are those on which
 /// it serves by now (service::Host).
 NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
-                                      std::string address, std::string metrics_address);
+                                      std::string address, std::string metrics_address,
+                                      telemetry::Metrics& metrics);
 
 /// What a node reports about itself.
 struct NodeStatus {
@@ -51,8 +57,9 @@ struct NodeStatus {
 /// (rpc/replicas.h). When the NodeManager has forgotten the node, the agent registers again with
 /// the same incarnation. When the NodeManager has declared the incarnation dead, the agent
 /// registers with a greater one, so the view's incarnation may grow during the life of a process.
-/// An incarnation is the Unix time in nanoseconds when it began, so it also grows from start to
-/// start.
+/// An incarnation is the Unix time in nanoseconds when it began, so it mostly grows from start to
+/// start by itself. When it does not, because a clock was set back, the NodeManager refuses it and
+/// names the last one, and the agent registers with that and one more.
 ///
 /// A routing table is never older than the one before. The table of another cluster, whose id or
 /// secret differ, is the exception: its epochs begin anew.
@@ -61,6 +68,10 @@ struct NodeStatus {
 /// set which its assignment names. When the assignment callback has returned from an assignment
 /// that names another set, the view's routing is empty (epoch 0) until the table of that set comes,
 /// and the agent takes no more tables of the set before.
+///
+/// From the answers to its reports the agent estimates how far this machine's wall clock is from
+/// that of the NodeManager that leads. It tells the NodeManager with every report, and shows it as
+/// the metric onepiece_clock_skew_seconds. Nothing else depends on it.
 ///
 /// Ownership: Owns its threads: one reports, one watches the routing, and for instances one
 /// watches the assignment.
@@ -106,6 +117,9 @@ class NodeAgent {
   absl::Status WaitReady(base::Duration limit);
   /// Sets what the next reports say, and reports immediately. Callable before Start().
   void SetState(NodeStatus status);
+  /// Returns the wall clock here minus that of the NodeManager, or nullopt before an answer came
+  /// quickly enough to tell. The error is at most half of the round trip, 250 ms.
+  [[nodiscard]] std::optional<base::Duration> clock_skew() const;
   /// Ends the threads and deregisters the node, best effort. Idempotent.
   void Stop();
 

@@ -314,10 +314,9 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   request.set_consumer_incarnation(link.endpoint.incarnation());
   {
     const base::MutexLock lock(mutex_);
-    const auto now = static_cast<std::uint64_t>(clock_.WallNow().time_since_epoch().count());
-    // The ring refuses an incarnation that is not greater than the last one of the producer id.
-    last_open_ = std::max(last_open_ + 1, now);
-    request.set_incarnation(last_open_);
+    // The ring refuses an incarnation that is not greater than the last one of the producer id. A
+    // count suffices, because a producer id is random and never outlives its process.
+    request.set_incarnation(++last_open_);
   }
   if (link.stub == nullptr)
     link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));

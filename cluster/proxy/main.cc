@@ -32,9 +32,9 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   options.direct_fetch = &direct_fetch;
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy}));
-  node::NodeAgent agent(
-      node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(), host.metrics_address()),
-      view);
+  node::NodeAgent agent(node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(),
+                                                   host.metrics_address(), host.metrics()),
+                        view);
   agent.SetLoadSource([&proxy] {
     v1::NodeLoad load;
     load.set_running_jobs(proxy.jobs_in_flight());

@@ -18,6 +18,7 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
+constexpr std::size_t kMaxNodeId = 128;
 constexpr char kReadOnlyPath[] = "node.read_only";
 
 std::string EnvironmentName(std::string_view flag) {
@@ -59,6 +60,16 @@ std::string HostName() {
 
 bool IsNodeIdCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
+
+// `given`: by people. A default id is made from the host's name, which may be 255 bytes long.
+absl::Status CheckNodeId(const std::string& id, bool given) {
+  if (id.size() <= kMaxNodeId && std::all_of(id.begin(), id.end(), IsNodeIdCharacter))
+    return absl::OkStatus();
+  return BadValue("--node-id",
+                  absl::StrCat("1 to ", kMaxNodeId, " letters, digits, '-', '_' and '.'; ",
+                               given ? "it has " : "the default from the host's name has ",
+                               id.size(), " characters", given ? "" : ", so give one"));
 }
 
 }  // namespace
@@ -185,7 +196,8 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
 
 absl::Status ServiceOptions::FillAndCheckNode() {
   v1::NodeConfig& node = MutableNode();
-  if (node.node_id().empty()) node.set_node_id(info_.role + "-" + HostName());
+  const bool given = !node.node_id().empty();
+  if (!given) node.set_node_id(info_.role + "-" + HostName());
   if (node.listen().empty()) node.set_listen("127.0.0.1:0");
   if (node.metrics_address().empty()) node.set_metrics_address("127.0.0.1:0");
   if (node.workflow_set().empty()) node.set_workflow_set("default");
@@ -195,10 +207,7 @@ absl::Status ServiceOptions::FillAndCheckNode() {
       std::ranges::any_of(bindings_, [](const Binding& b) { return b.path == kReadOnlyPath; });
   if (node.read_only() && !heeds_read_only)
     return BadValue("read_only", "only NodeManagers, proxies and databases can be read-only");
-  const std::string& id = node.node_id();
-  if (id.size() > 128 || !std::all_of(id.begin(), id.end(), IsNodeIdCharacter)) {
-    return BadValue("--node-id", "at most 128 letters, digits, '-', '_' and '.'");
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckNodeId(node.node_id(), given));
   ONEPIECE_RETURN_IF_ERROR(CheckAddress("--listen", node.listen()));
   ONEPIECE_RETURN_IF_ERROR(CheckAddress("--metrics-address", node.metrics_address()));
   const bool everywhere =

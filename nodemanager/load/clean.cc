@@ -163,6 +163,10 @@ void CleanGauges(const v1::NodeLoad& load, const v1::NodeLoad& last, CleanedRepo
     Complain(report, absl::StrCat("sampled at ", load.sample_unix_ms(), " ms"));
     report.load.set_sample_unix_ms(0);
   }
+  if (load.clock_skew_ms() < -kMaxUnixMs || load.clock_skew_ms() > kMaxUnixMs) {
+    Complain(report, absl::StrCat("a clock that is ", load.clock_skew_ms(), " ms off"));
+    report.load.clear_clock_skew_ms();
+  }
 }
 
 // Impossible numbers become absent. For a device no number is better than an old one.

@@ -55,7 +55,7 @@ auto& BucketAt(Buckets& buckets, base::MonotonicTime now, base::Duration width,
 
 std::string LoadWindow::Add(const std::string& node_id, std::uint64_t incarnation,
                             const std::string& pool, const v1::NodeLoad& load,
-                            base::MonotonicTime now, base::WallTime wall_now) {
+                            base::MonotonicTime now) {
   ForgetSilent(now);
   const auto [place, is_new] = nodes_.try_emplace(node_id);
   Node& node = place->second;
@@ -88,8 +88,6 @@ std::string LoadWindow::Add(const std::string& node_id, std::uint64_t incarnatio
     if (stage.load_s() > 0 && (load_s_.size() < kMaxPools || load_s_.contains(stage.stage())))
       load_s_[stage.stage()] = stage.load_s();
   }
-  if (report.load.sample_unix_ms() > 0)
-    node.skew = base::FromUnixMs(report.load.sample_unix_ms()) - wall_now;
   node.newest = now;
   node.last = std::move(report.load);
   return report.wrong;
@@ -266,11 +264,6 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
 const v1::NodeLoad* LoadWindow::Last(const std::string& node_id) const {
   const auto place = nodes_.find(node_id);
   return place == nodes_.end() ? nullptr : &place->second.last;
-}
-
-base::Duration LoadWindow::Skew(const std::string& node_id) const {
-  const auto place = nodes_.find(node_id);
-  return place == nodes_.end() ? base::Duration{} : place->second.skew;
 }
 
 }  // namespace onepiece::nodemanager

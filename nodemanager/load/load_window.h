@@ -26,8 +26,7 @@ namespace onepiece::nodemanager {
 /// each proxy. What has had no work for longest makes room. A node that has not reported for a
 /// window is forgotten.
 ///
-/// Threading: thread-compatible. It has no clock of its own: `now` comes from the caller. The
-/// nodes' clocks show in Skew() alone.
+/// Threading: thread-compatible. It has no clock of its own: `now` comes from the caller.
 class LoadWindow {
  public:
   static constexpr std::size_t kMaxWorks = 256;
@@ -39,7 +38,7 @@ class LoadWindow {
   /// wrong, and is empty when all was well. A new incarnation begins anew. With another `pool` the
   /// utilisation begins anew.
   std::string Add(const std::string& node_id, std::uint64_t incarnation, const std::string& pool,
-                  const v1::NodeLoad& load, base::MonotonicTime now, base::WallTime wall_now);
+                  const v1::NodeLoad& load, base::MonotonicTime now);
   void Forget(const std::string& node_id);
 
   /// A newest report of at most this age counts as fresh, also in a short window.
@@ -77,8 +76,6 @@ class LoadWindow {
                                                      base::MonotonicTime now) const;
   /// The newest report, with the last good numbers in the place of bad ones, or null.
   [[nodiscard]] const v1::NodeLoad* Last(const std::string& node_id) const;
-  /// The node's clock minus ours at its newest report.
-  [[nodiscard]] base::Duration Skew(const std::string& node_id) const;
   [[nodiscard]] base::Duration window() const { return window_; }
 
  private:
@@ -108,7 +105,6 @@ class LoadWindow {
     std::deque<Usage> usage;
     AskedBuckets asked;
     v1::NodeLoad last;
-    base::Duration skew{};
   };
 
   [[nodiscard]] base::Duration BucketWidth() const { return window_ / 60; }

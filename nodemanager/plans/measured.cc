@@ -30,11 +30,16 @@ void SetPlace(const v1::NodeRecord& record, const v1::Move* move, InstanceView& 
 }
 
 // When each node last moved, according to the plans that the state remembers.
-std::map<std::string, std::int64_t> LastMoves(const StateMachine& state) {
-  std::map<std::string, std::int64_t> last;
+std::map<std::string, base::MonotonicTime> LastMoves(const StateMachine& state,
+                                                     const Telemetry& telemetry) {
+  std::map<std::string, base::MonotonicTime> last;
   for (const v1::Plan& plan : state.plans()) {
-    for (const v1::Move& move : plan.moves())
-      last[move.node_id()] = std::max(last[move.node_id()], move.phase_since_unix_ms());
+    for (const v1::Move& move : plan.moves()) {
+      const base::MonotonicTime at =
+          telemetry.now - telemetry.ages->AgeOf(plan, move, telemetry.now);
+      const auto [known, is_new] = last.try_emplace(move.node_id(), at);
+      if (!is_new) known->second = std::max(known->second, at);
+    }
   }
   return last;
 }
@@ -80,7 +85,7 @@ int WorkersOf(const Telemetry& telemetry, const std::string& node_id) {
 }
 
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry) {
-  const std::map<std::string, std::int64_t> moved = LastMoves(state);
+  const std::map<std::string, base::MonotonicTime> moved = LastMoves(state, telemetry);
   std::vector<InstanceView> instances;
   for (const auto& [id, record] : state.nodes()) {
     const v1::Node& node = record.node();
@@ -96,8 +101,7 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     // Its utilisation is that of the place where it works, not of the one where a plan will put it.
     if (view.workflow_set == node.workflow_set() && view.pool == AssignedPool(node))
       view.utilization = telemetry.window->MeanUtilization(id, telemetry.now);
-    if (const auto last = moved.find(id); last != moved.end())
-      view.since = telemetry.now - AgeOf(telemetry, last->second);
+    if (const auto last = moved.find(id); last != moved.end()) view.since = last->second;
     instances.push_back(std::move(view));
   }
   return instances;

@@ -101,7 +101,7 @@ class Steps {
     if (known != state_.nodes().end() && DrainsFirst(move, known->second.node())) {
       // After the timeout it goes back anyway. The instance then gives what it holds some time of
       // its own before it leaves the set.
-      if (node == nullptr || !node->node().assignment().draining() || TakesTooLong(move) ||
+      if (node == nullptr || !node->node().assignment().draining() || TakesTooLong(plan, move) ||
           WaitsFor(*node).empty())
         Advance(plan, move, v1::Move::REVERTING, move.detail());
       return;
@@ -114,7 +114,7 @@ class Steps {
       return Advance(plan, move, v1::Move::REVERTED, GoneText(move.from()));
     if (const std::string failure = LoadFailure(*node, move.from()); !failure.empty())
       return Advance(plan, move, v1::Move::FAILED, failure);
-    if (TakesTooLong(move))
+    if (TakesTooLong(plan, move))
       Advance(plan, move, v1::Move::FAILED, TooLongText("it does not serve again"));
   }
 
@@ -127,7 +127,7 @@ class Steps {
     if (switching && node != nullptr) {
       if (std::string failure = LoadFailure(*node, move.to()); !failure.empty()) return failure;
     }
-    if (!TakesTooLong(move)) return "";
+    if (!TakesTooLong(plan, move)) return "";
     if (switching)
       return HasArrived(node, move.to())
                  ? ""
@@ -226,21 +226,20 @@ class Steps {
     return absl::StrCat("no workflow has pool '", place.pool(), "' any more");
   }
 
-  // How long the move has been in its phase, but at most as long as this replica leads. Another
-  // leader's clock may have made the stamp, so after a failover a phase gets its whole time again.
-  [[nodiscard]] base::Duration InPhase(const v1::Move& move) const {
-    return std::min(AgeOf(telemetry_, move.phase_since_unix_ms()),
-                    telemetry_.now - telemetry_.leading_since);
+  // After a failover a phase has its whole time again (StampAges).
+  [[nodiscard]] base::Duration InPhase(const v1::Plan& plan, const v1::Move& move) const {
+    return telemetry_.ages->AgeOf(plan, move, telemetry_.now);
   }
+  // The plan waits since its last move was done.
   [[nodiscard]] bool IsConfirmOverdue(const v1::Plan& plan) const {
-    const v1::Move& last = *std::max_element(
-        plan.moves().begin(), plan.moves().end(), [](const v1::Move& a, const v1::Move& b) {
-          return a.phase_since_unix_ms() < b.phase_since_unix_ms();
-        });
-    return InPhase(last) >=
-           std::chrono::milliseconds(plan.confirm_by_unix_ms() - last.phase_since_unix_ms());
+    if (plan.confirm_within_ms() <= 0) return false;
+    base::Duration waited = base::Duration::max();
+    for (const v1::Move& move : plan.moves()) waited = std::min(waited, InPhase(plan, move));
+    return waited >= std::chrono::milliseconds(plan.confirm_within_ms());
   }
-  [[nodiscard]] bool TakesTooLong(const v1::Move& move) const { return InPhase(move) > timeout_; }
+  [[nodiscard]] bool TakesTooLong(const v1::Plan& plan, const v1::Move& move) const {
+    return InPhase(plan, move) > timeout_;
+  }
   [[nodiscard]] std::string TooLongText(const std::string& what) const {
     return absl::StrCat(what, " after ",
                         std::chrono::duration_cast<std::chrono::seconds>(timeout_).count(), " s");
@@ -274,15 +273,6 @@ class Steps {
 };
 
 }  // namespace
-
-base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms) {
-  // A stamp that lies no further ahead than this may be our own, made before our clock was set
-  // back.
-  constexpr base::Duration kAdjusted = std::chrono::seconds(5);
-  const base::Duration age = telemetry.wall_now - base::FromUnixMs(unix_ms);
-  if (age >= base::Duration::zero()) return age;
-  return age > -kAdjusted ? base::Duration::zero() : telemetry.now - telemetry.leading_since;
-}
 
 std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
                                    const v1::ElasticityConfig& config) {

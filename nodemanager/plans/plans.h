@@ -10,31 +10,27 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "nodemanager/load/load_window.h"
+#include "nodemanager/plans/stamp_ages.h"
 #include "nodemanager/policy/policy.h"
 #include "nodemanager/state/state_machine.h"
 #include "onepiece/v1/elasticity.pb.h"
 
 namespace onepiece::nodemanager {
 
-/// What the state does not say about nodes. Functions that read loads need `window`; only
-/// NextSteps() and AgeOf() do not.
+/// What the state does not say about nodes. All functions but NextSteps() need `window`, and all
+/// but MakeCapacity() need `ages`.
 ///
-/// Ownership: borrows `window`.
+/// Ownership: borrows `window` and `ages`.
 struct Telemetry {
   const LoadWindow* window = nullptr;
   /// The epoch of the routing table by which the node's present incarnation sends, or 0 when
   /// unknown.
   std::function<std::uint64_t(const std::string& node_id)> routing_epoch;
   base::MonotonicTime now;
-  base::WallTime wall_now;
-  /// When this replica began to lead, by the clock of `now`.
-  base::MonotonicTime leading_since;
+  base::WallTime wall_now;  ///< For showing alone.
+  /// How old plans, phases and the hold are.
+  const StampAges* ages = nullptr;
 };
-
-/// How long ago a time stamp of the state was made. It is never negative. The wall clock of the
-/// leader of that time made the stamp. If the stamp lies ahead of our clock, its age counts from
-/// the beginning of this leadership.
-base::Duration AgeOf(const Telemetry& telemetry, std::int64_t unix_ms);
 
 /// What a policy looks at.
 /// REQUIRES: `config` is complete.
@@ -65,7 +61,7 @@ absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& 
 ///   says that it is drained, or when it has died.
 /// - SWITCHING → DONE when the instance serves, or is idle.
 /// - The plan is reverted when a move takes longer than `config.move_timeout_s`, its model does not
-///   load, its pool is gone, or nobody has confirmed the plan by confirm_by.
+///   load, its pool is gone, or nobody has confirmed the plan within confirm_within_ms.
 std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
                                    const v1::ElasticityConfig& config);
 

@@ -26,10 +26,6 @@ Place PlaceThen(const StateMachine& state, const std::string& node_id,
                  placement);
 }
 
-base::MonotonicTime ToMonotonic(const Telemetry& telemetry, std::int64_t unix_ms) {
-  return telemetry.now - AgeOf(telemetry, unix_ms);
-}
-
 void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::string& set,
               const std::vector<Pool>& pools, PolicyView& view) {
   for (const Pool& pool : pools) {
@@ -60,7 +56,7 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
 // `memory`.
 void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Duration memory,
                 PolicyView& view) {
-  std::map<Place, std::int64_t> changed;
+  std::map<Place, base::MonotonicTime> changed;
   std::map<Place, int> failed_plans;
   for (const v1::Plan& plan : state.plans()) {
     std::set<Place> failed;
@@ -69,9 +65,13 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
       const Place from = PlaceThen(state, move.node_id(), move.from());
       const Place to = PlaceThen(state, move.node_id(), move.to());
       // A move that was reverted has changed both pools too.
-      for (const Place& place : {from, to})
-        changed[place] = std::max(changed[place], move.phase_since_unix_ms());
-      const base::MonotonicTime at = ToMonotonic(telemetry, plan.create_unix_ms());
+      const base::MonotonicTime moved =
+          telemetry.now - telemetry.ages->AgeOf(plan, move, telemetry.now);
+      for (const Place& place : {from, to}) {
+        const auto [known, is_new] = changed.try_emplace(place, moved);
+        if (!is_new) known->second = std::max(known->second, moved);
+      }
+      const base::MonotonicTime at = telemetry.now - telemetry.ages->AgeOf(plan, telemetry.now);
       if (!plan.actor().starts_with("policy:") || telemetry.now - at > memory) continue;
       if (move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED) {
         failed.insert(to);
@@ -89,7 +89,7 @@ void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Dur
   for (PoolView& pool : view.pools) {
     pool.failed_plans = failed_plans[{pool.workflow_set, pool.id}];
     if (const auto last = changed.find({pool.workflow_set, pool.id}); last != changed.end())
-      pool.changed = ToMonotonic(telemetry, last->second);
+      pool.changed = last->second;
   }
 }
 

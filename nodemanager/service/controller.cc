@@ -297,6 +297,7 @@ void Controller::StepPlans() {
   // Steps are cheap enough to be found while the state is locked. What the policy looks at is not,
   // so StartPlan() copies it first.
   Read([&](const StateMachine& state) {
+    reports_.Note(state);
     reports_.Read([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
   });
   for (const v1::Command& command : due) {
@@ -349,6 +350,7 @@ void Controller::AddTelemetry(const StateMachine& state, v1::Node& node) const {
 ElasticInput Controller::Input() const {
   std::optional<ElasticInput> input;
   Read([&](const StateMachine& state) {
+    reports_.Note(state);
     reports_.Read([&](const Telemetry& telemetry) { input.emplace(state, telemetry); });
   });
   return *std::move(input);
@@ -357,6 +359,7 @@ ElasticInput Controller::Input() const {
 absl::StatusOr<ElasticInput> Controller::NewestInput() {
   std::optional<ElasticInput> input;
   ONEPIECE_RETURN_IF_ERROR(ReadNewest([&](const StateMachine& state) {
+    reports_.Note(state);
     reports_.Read([&](const Telemetry& telemetry) { input.emplace(state, telemetry); });
     return true;
   }));

@@ -31,8 +31,9 @@ void SetMoves(const std::vector<WantedMove>& moves, v1::Plan& plan) {
 }
 
 // True while the hold is active and has not expired.
-bool IsHeld(const v1::Hold& hold, base::WallTime now) {
-  return hold.active() && (hold.until_unix_ms() == 0 || base::ToUnixMs(now) < hold.until_unix_ms());
+bool IsHeld(const v1::Hold& hold, const Telemetry& telemetry) {
+  return hold.active() && (hold.for_ms() == 0 || telemetry.ages->AgeOf(hold, telemetry.now) <
+                                                     std::chrono::milliseconds(hold.for_ms()));
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
 }
 
 v1::Plan ElasticController::Start(const ElasticInput& input) {
-  if (IsHeld(input.state().hold(), input.telemetry().wall_now)) return {};
+  if (IsHeld(input.state().hold(), input.telemetry())) return {};
   v1::Plan plan = Wanted(input);
   const base::MutexLock lock(mutex_);
   detail_ = plan.moves().empty() ? plan.reason() : "";
@@ -103,7 +104,7 @@ absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
 v1::Elasticity ElasticController::Describe(const ElasticInput& input) const {
   v1::Elasticity elasticity = MakeElasticity(input.state(), input.telemetry(), config_);
   const v1::Hold& hold = input.state().hold();
-  if (IsHeld(hold, input.telemetry().wall_now)) {
+  if (IsHeld(hold, input.telemetry())) {
     *elasticity.mutable_hold() = hold;
     elasticity.set_policy_detail(absl::StrCat("on hold by ", hold.actor(),
                                               hold.reason().empty() ? "" : ": ", hold.reason()));

@@ -15,7 +15,10 @@ namespace onepiece::nodemanager {
 class ElasticInput {
  public:
   ElasticInput(const StateMachine& state, const Telemetry& telemetry)
-      : state_(state.CopyForPlans()), window_(*telemetry.window), telemetry_(telemetry) {
+      : state_(state.CopyForPlans()),
+        window_(*telemetry.window),
+        ages_(*telemetry.ages),
+        telemetry_(telemetry) {
     telemetry_.routing_epoch = nullptr;  // It may be called only while the reports are locked.
   }
 
@@ -24,13 +27,15 @@ class ElasticInput {
   [[nodiscard]] Telemetry telemetry() const {
     Telemetry own = telemetry_;
     own.window = &window_;
+    own.ages = &ages_;
     return own;
   }
 
  private:
   StateMachine state_;
   LoadWindow window_;
-  Telemetry telemetry_;  // Its `window` is the original one and must not be used.
+  StampAges ages_;
+  Telemetry telemetry_;  // Its `window` and `ages` are the originals and must not be used.
 };
 
 }  // namespace onepiece::nodemanager

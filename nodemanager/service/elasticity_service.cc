@@ -262,6 +262,7 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
   if (request.base_revision() != 0) plan->set_base_revision(request.base_revision());
   if (request.confirm_within_s() > 0) {
     plan->set_confirm_by_unix_ms(UnixMsAfter(controller_.clock(), request.confirm_within_s()));
+    plan->set_confirm_within_ms(request.confirm_within_s() * 1000LL);
   }
   return Start(*std::move(plan));
 }
@@ -369,6 +370,7 @@ grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldR
   hold.set_reason(request->reason());
   if (request->active() && request->for_s() > 0) {
     hold.set_until_unix_ms(UnixMsAfter(controller_.clock(), request->for_s()));
+    hold.set_for_ms(request->for_s() * 1000LL);
   }
   *response = hold;
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());

@@ -70,10 +70,12 @@ class ElasticityGauges {
 };
 
 double LargestSkewS(const ElasticInput& input) {
-  base::Duration most{};
-  for (const auto& [id, record] : input.state().nodes())
-    most = std::max<base::Duration>(most, std::chrono::abs(input.telemetry().window->Skew(id)));
-  return base::ToSeconds(most);
+  std::int64_t most_ms = 0;
+  for (const auto& [id, record] : input.state().nodes()) {
+    const v1::NodeLoad* load = input.telemetry().window->Last(id);
+    if (load != nullptr) most_ms = std::max(most_ms, std::abs(load->clock_skew_ms()));
+  }
+  return static_cast<double>(most_ms) / 1000;
 }
 
 void ExportElasticity(const Controller& controller, ElasticityGauges& gauges) {

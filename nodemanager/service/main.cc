@@ -27,6 +27,7 @@ constexpr int kDefaultReportIntervalMs = 500;
 constexpr int kDefaultDeadAfterMs = 3000;
 constexpr auto kReadyLimit = std::chrono::seconds(10);
 constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
+constexpr auto kDialLimit = std::chrono::milliseconds(300);
 
 // Parses texts such as "nodemanager-1=10.0.0.1:7400".
 absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConfig& config) {
@@ -143,9 +144,9 @@ absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
   return absl::OkStatus();
 }
 
-node::NodeAgentOptions AgentOptions(const service::Host& host, const ReplicatedLog& log) {
+node::NodeAgentOptions AgentOptions(service::Host& host, const ReplicatedLog& log) {
   node::NodeAgentOptions options = node::MakeNodeAgentOptions(
-      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address());
+      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address(), host.metrics());
   options.nodemanagers = log.Addresses();
   return options;
 }
@@ -169,7 +170,8 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
       controller, host.stopping(),
       {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
        .addresses = [&] { return log->Addresses(); },
-       .read_only = config.node().read_only()},
+       .read_only = config.node().read_only(),
+       .dial_limit = base::Scaled(kDialLimit)},
       clock);
   ElasticityService elasticity(controller, config.node().read_only());
   ConsensusService consensus(*log, config.node().read_only());

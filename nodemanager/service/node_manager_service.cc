@@ -8,6 +8,7 @@
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "cluster/workflow/workflow_check.h"
+#include "nodemanager/service/addresses.h"
 #include "nodemanager/service/cluster_view.h"
 
 namespace onepiece::nodemanager {
@@ -74,7 +75,19 @@ absl::Status NodeManagerService::WithIncarnation(absl::Status status,
   return status;
 }
 
-grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
+// A node that others cannot reach would be READY, and jobs would wait for it until they fail.
+absl::Status NodeManagerService::CheckReachable(const grpc::ServerContext* context,
+                                                const v1::Node& node) const {
+  ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
+  absl::Status status;
+  controller_.Read([&](const StateMachine& state) {
+    status = CheckLoopback(state, node, context == nullptr ? "" : context->peer());
+  });
+  if (!status.ok() || options_.dial_limit == base::Duration::zero()) return status;
+  return Dial(node.address(), options_.dial_limit);
+}
+
+grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
   v1::Command command;
@@ -83,6 +96,8 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext*,
   node = request->node();
   if (node.workflow_set().empty()) node.set_workflow_set("default");
   if (const absl::Status status = CheckNode(node); !status.ok()) return rpc::ToGrpc(status);
+  if (const absl::Status status = CheckReachable(context, node); !status.ok())
+    return rpc::ToGrpc(status);
   const auto result = controller_.Propose(std::move(command));
   if (!result.ok()) return rpc::ToGrpc(WithIncarnation(result.status(), request->node().node_id()));
   absl::Status status;
@@ -114,6 +129,7 @@ grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*,
   if (auto capacity = controller_.CapacityFor(request->node_id()); capacity)
     *response->mutable_capacity() = *std::move(capacity);
   for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
+  response->set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
   return grpc::Status::OK;
 }
 

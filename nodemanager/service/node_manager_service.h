@@ -24,6 +24,9 @@ struct NodeManagerServiceOptions {
   /// REQUIRES: set.
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
+  /// How long a registration waits for a connection to the node's address. It must be shorter than
+  /// a node's first attempt (400 ms). 0: addresses are not dialled.
+  base::Duration dial_limit{};
 };
 
 /// What nodes and clients ask of the NodeManager. Streams coalesce: a slow reader gets the newest
@@ -79,6 +82,7 @@ class NodeManagerService final : public v1::NodeManagerService::Service {
   // Adds the metadata "incarnation" to STALE_INCARNATION: the known incarnation, which the node's
   // next one must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
+  absl::Status CheckReachable(const grpc::ServerContext* context, const v1::Node& node) const;
   // Calls `send` now, after every change, and after every `poll`, until it returns an error, the
   // client leaves or the server stops.
   absl::Status Stream(grpc::ServerContext& context, base::Duration poll,

@@ -15,8 +15,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// A smaller difference may be the time that a report took to come here, on a busy machine.
-constexpr base::Duration kSkewShown = std::chrono::seconds(2);
+constexpr std::int64_t kSkewShownMs = 1000;
 
 void AddDetail(const std::string& what, v1::Node& node) {
   node.set_detail(absl::StrCat(node.detail(), node.detail().empty() ? "" : "; ", what));
@@ -28,8 +27,13 @@ void NodeReports::Clear() {
   const base::MutexLock lock(mutex_);
   reports_.clear();
   window_ = LoadWindow(window_length_);
-  leading_since_ = clock_.Now();
+  ages_ = StampAges();
   last_check_.reset();
+}
+
+void NodeReports::Note(const StateMachine& state) const {
+  const base::MutexLock lock(mutex_);
+  ages_.Note(state, clock_.Now());
 }
 
 void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& pool) {
@@ -39,8 +43,8 @@ void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& 
   report.at = clock_.Now();
   report.wall = clock_.WallNow();
   report.routing_epoch = request.routing_epoch();
-  report.complaint = window_.Add(request.node_id(), request.incarnation(), pool, request.load(),
-                                 report.at, *report.wall);
+  report.complaint =
+      window_.Add(request.node_id(), request.incarnation(), pool, request.load(), report.at);
   if (report.complaint.empty() || report.logged) return;
   report.logged = true;
   spdlog::warn("op=report node={} incarnation={} left_out=\"{}\"", request.node_id(),
@@ -89,11 +93,12 @@ void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
   node.mutable_last_report_time()->set_nanos(static_cast<std::int32_t>(unix_ms % 1000) * 1'000'000);
   if (load != nullptr) *node.mutable_load() = *load;
   if (!known->second.complaint.empty()) AddDetail("its report: " + known->second.complaint, node);
-  const base::Duration skew = window_.Skew(node.node_id());
-  if (std::chrono::abs(skew) > kSkewShown) {
-    AddDetail(absl::StrFormat("its clock is %.1f s %s the NodeManager's: deadlines are wrong there",
-                              std::abs(base::ToSeconds(skew)),
-                              skew > base::Duration{} ? "ahead of" : "behind"),
+  const std::int64_t skew_ms = load == nullptr ? 0 : load->clock_skew_ms();
+  if (std::abs(skew_ms) > kSkewShownMs) {
+    AddDetail(absl::StrFormat("its clock is %.1f s %s the NodeManager's: check NTP or chrony on "
+                              "that host; nothing depends on it but the times that are shown",
+                              std::abs(static_cast<double>(skew_ms)) / 1000,
+                              skew_ms > 0 ? "ahead of" : "behind"),
               node);
   }
 }
@@ -108,7 +113,7 @@ void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const 
             },
         .now = clock_.Now(),
         .wall_now = clock_.WallNow(),
-        .leading_since = leading_since_});
+        .ages = &ages_});
 }
 
 }  // namespace onepiece::nodemanager

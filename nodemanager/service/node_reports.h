@@ -37,9 +37,11 @@ class NodeReports {
   NodeReports(base::Clock& clock, base::Duration dead_after, base::Duration window)
       : clock_(clock), dead_after_(dead_after), window_length_(window), window_(window) {}
 
-  /// Forgets everything and notes the time as Telemetry::leading_since. Call it when this replica
-  /// begins to lead.
+  /// Forgets everything. Call it when this replica begins to lead.
   void Clear();
+  /// Notes what is new in the state, for Telemetry::ages. Call it before Read() with the state
+  /// that the reader looks at.
+  void Note(const StateMachine& state) const;
   /// Takes a heartbeat of a live node. `pool` is the pool that the node is assigned to; it is empty
   /// for a node without a pool. Impossible numbers are left out (LoadWindow::Add). The first such
   /// report of an incarnation is logged. AddTo() shows what was wrong with the last report.
@@ -53,7 +55,7 @@ class NodeReports {
   std::vector<DeadNode> FindDead(const std::map<std::string, std::uint64_t>& live);
   /// Fills load, last_report_time and activity of `node`. `record` is the state's record of the
   /// same node. Load and time come from its last report and stay unset without one; only a live
-  /// instance has an activity. A bad number, or a clock that is more than 2 s off, is added to the
+  /// instance has an activity. A bad number, or a clock that is more than 1 s off, is added to the
   /// node's detail.
   void AddTo(v1::Node& node, const v1::NodeRecord& record) const;
   /// Calls `read` with the telemetry, which is valid during the call. The lock is held meanwhile,
@@ -75,7 +77,8 @@ class NodeReports {
   mutable base::Mutex mutex_;
   std::map<std::string, LastReport> reports_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   LoadWindow window_ ABSL_GUARDED_BY(mutex_);
-  base::MonotonicTime leading_since_ ABSL_GUARDED_BY(mutex_){};  // The last Clear().
+  // Any reader of the state may be the first to see something.
+  mutable StampAges ages_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::MonotonicTime> last_check_ ABSL_GUARDED_BY(mutex_);
 };
 

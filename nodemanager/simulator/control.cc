@@ -148,8 +148,7 @@ void Control::ReportInstance(int index, Time now) {
   }
   // An instance that loads or drains serves no pool, so its time is not part of a pool's
   // utilisation.
-  window_.Add(names_[index], 1, serves ? system_.pools[device.pool].id : "", load, clock_.Now(),
-              clock_.WallNow());
+  window_.Add(names_[index], 1, serves ? system_.pools[device.pool].id : "", load, clock_.Now());
 }
 
 void Control::ReportProxy() {
@@ -164,7 +163,7 @@ void Control::ReportProxy() {
       demand.set_admitted(asked_[a]);
     }
   }
-  window_.Add(kProxyName, 1, "", load, clock_.Now(), clock_.WallNow());
+  window_.Add(kProxyName, 1, "", load, clock_.Now());
 }
 
 v1::Capacity Control::MakeCapacity() const {

@@ -128,6 +128,7 @@ v1::Plan WithoutPrediction(const v1::Plan& plan) {
   copy.set_create_unix_ms(plan.create_unix_ms());
   copy.set_end_unix_ms(plan.end_unix_ms());
   copy.set_confirm_by_unix_ms(plan.confirm_by_unix_ms());
+  copy.set_confirm_within_ms(plan.confirm_within_ms());
   copy.set_undo_of(plan.undo_of());
   copy.set_undone_by(plan.undone_by());
   return copy;

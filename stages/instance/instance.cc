@@ -131,7 +131,7 @@ Instance::~Instance() { Leave(); }
 
 void Instance::Join(const std::string& address, const std::string& metrics_address) {
   node::NodeAgentOptions options =
-      node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address);
+      node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address, metrics_);
   options.pinned_stage = config_.pinned_stage();
   agent_ = std::make_unique<node::NodeAgent>(options, *view_);
   metrics_.OnScrape([this] {

@@ -266,6 +266,23 @@ class RequestMonitorTest : public QObject {
     QVERIFY(!gate.Ask());
   }
 
+  // A clock that is set must neither throw out the jobs that are in nor keep them for ever.
+  void WallClockThatIsSet_LeavesTheDeadlinesOfTheJobsThatAreIn() {
+    for (const base::Duration step : {-24h * 365, -24h, 24h, 24h * 365}) {
+      Gate gate(OnePool(0.001));
+      AdmissionRequest request = gate.Job();
+      request.deadline = gate.clock.WallNow() + 60s;
+      QVERIFY(gate.monitor.Admit(request).ok());
+      gate.monitor.Keep(request.uid);
+      gate.clock.StepWall(step);
+      gate.clock.Advance(59s);
+      QCOMPARE(gate.monitor.NextToCheck(1).size(), std::size_t{1});
+      gate.clock.Advance(1s);
+      QCOMPARE(gate.monitor.NextToCheck(1).size(), std::size_t{0});
+      QCOMPARE(gate.monitor.in_flight(), 0);
+    }
+  }
+
   // Whatever happens to such a job, the application is not shut out for good.
   void Unknown_JobsThatNeverEndGiveTheirPlaceBack() {
     v1::Capacity capacity = OnePool(1);
@@ -462,38 +479,39 @@ class RequestMonitorTest : public QObject {
   }
 
   void Deadline_ThatCannotBeMetIsRefusedWithTheEstimate() {
-    v1::Capacity capacity = TwoStages(1, 3, 10, 10);
-    for (v1::StageCost& cost : *capacity.mutable_costs()) cost.set_transfer_s(0.25);
-    Gate gate(capacity);
+    Gate gate(TwoStages(1, 3, 10, 10));
     AdmissionRequest request = gate.Job();
-    request.deadline = gate.clock.WallNow() + 4400ms;
+    request.deadline = gate.clock.WallNow() + 3900ms;
     const absl::Status refused = gate.monitor.Admit(request);
     QCOMPARE(refused.code(), absl::StatusCode::kFailedPrecondition);
     QCOMPARE(Reason(refused), std::string("DEADLINE_TOO_SHORT"));
-    QCOMPARE(Metadata(refused, "estimate_ms"), std::string("4500"));
+    QCOMPARE(Metadata(refused, "estimate_ms"), std::string("4000"));
     QCOMPARE(Metadata(refused, "pool"), std::string("y"));
     QCOMPARE(RetryS(refused), -1.0);
-    request.deadline = gate.clock.WallNow() + 4600ms;
+    request.deadline = gate.clock.WallNow() + 4100ms;
     QVERIFY(gate.monitor.Admit(request).ok());
     // The stages run at the same time now, so the longest way counts.
     AdmissionRequest branched = gate.Job();
     branched.stages[1].after.clear();
-    branched.deadline = gate.clock.WallNow() + 3300ms;
+    branched.deadline = gate.clock.WallNow() + 3100ms;
     QVERIFY(gate.monitor.Admit(branched).ok());
     branched.uid = base::Uid::GenerateRandom();
-    branched.deadline = gate.clock.WallNow() + 3200ms;
+    branched.deadline = gate.clock.WallNow() + 2900ms;
     QVERIFY(!gate.monitor.Admit(branched).ok());
   }
 
-  void Deadline_LeavesOutTransfersThatNoClockCanMean() {
-    v1::Capacity capacity = OnePool(1);
-    capacity.mutable_costs(0)->set_transfer_s(600);
-    Gate gate(capacity);
-    AdmissionRequest request = gate.Job();
-    request.deadline = gate.clock.WallNow() + 2900ms;
-    QCOMPARE(Metadata(gate.monitor.Admit(request), "estimate_ms"), std::string("3000"));
-    request.deadline = gate.clock.WallNow() + 3100ms;
-    QVERIFY(gate.monitor.Admit(request).ok());
+  // Transfer times are differences between the clocks of two hosts.
+  void Deadline_DoesNotDependOnTheClocksOfOtherHosts() {
+    for (const double transfer_s : {0.0, 1.5, 86400.0}) {
+      v1::Capacity capacity = OnePool(1);
+      capacity.mutable_costs(0)->set_transfer_s(transfer_s);
+      Gate gate(capacity);
+      AdmissionRequest request = gate.Job();
+      request.deadline = gate.clock.WallNow() + 900ms;
+      QCOMPARE(Metadata(gate.monitor.Admit(request), "estimate_ms"), std::string("1000"));
+      request.deadline = gate.clock.WallNow() + 1100ms;
+      QVERIFY(gate.monitor.Admit(request).ok());
+    }
   }
 
   void Deadline_CountsTheDebt() {

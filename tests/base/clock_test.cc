@@ -44,6 +44,18 @@ class ClockTest : public QObject {
     QVERIFY(clock.Pause({}, -1s));
   }
 
+  void StepWall_SetsTheWallClockAlone() {
+    ManualClock clock;
+    const MonotonicTime now = clock.Now();
+    const WallTime wall = clock.WallNow();
+    clock.StepWall(-48h);
+    QVERIFY(clock.WallNow() == wall - 48h);
+    QVERIFY(clock.Now() == now);
+    clock.Advance(1h);
+    QVERIFY(clock.WallNow() == wall - 47h);
+    QVERIFY(clock.Now() == now + 1h);
+  }
+
   void Pause_OfTheSystemsClock_TakesItsTime() {
     const MonotonicTime start = SystemClock().Now();
     QVERIFY(SystemClock().Pause({}, 20ms));

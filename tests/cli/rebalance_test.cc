@@ -352,6 +352,18 @@ class RebalanceTest : public QObject {
     QCOMPARE(fake_->applied().size(), std::size_t{2});
   }
 
+  void StatusOfTheCluster_ShowsTheClocks() {
+    v1::Node& wrong = *fake_->cluster.mutable_nodes(0);
+    wrong.mutable_load()->set_clock_skew_ms(-86'400'000);
+    wrong.set_detail("its clock is 86400.0 s behind the NodeManager's: check NTP");
+    fake_->cluster.mutable_nodes(1)->mutable_load()->set_clock_skew_ms(0);
+    QVERIFY(Run({"status"}).Says("86400.0 s behind"));
+    const json processes = Run({"status", "--json"}).Document()["processes"];
+    QCOMPARE(processes[0]["clock_skew_ms"], json(-86'400'000));
+    QVERIFY(processes[1]["clock_skew_ms"].is_null());
+    QCOMPARE(processes[2]["clock_skew_ms"], json(0));
+  }
+
   void Status_TellsUnmeasuredFromIdle() {
     v1::Elasticity& elasticity = fake_->elasticity;
     elasticity.set_policy("utilization");

@@ -381,9 +381,9 @@ class JobStoreTest : public QObject {
     const std::string done = a.Create();
     const std::string open = a.Create();
     a.Store(done, "video");
-    b.clock.JumpWall(days * 24h);
+    b.clock.StepWall(days * 24h);
     b.store.Merge(a.store.Records(std::vector{ToUid(done), ToUid(open)}));
-    a.clock.JumpWall(days * 24h);
+    a.clock.StepWall(days * 24h);
     for (StoreFixture* f : {&a, &b}) {
       f->clock.Advance(49s);
       f->store.Sweep(EveryoneAlive);

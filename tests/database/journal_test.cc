@@ -118,7 +118,7 @@ class JournalTest : public QObject {
     };
     open("run 1")->Note(record);
     clock.Advance(30s);
-    clock.JumpWall(24h);
+    clock.StepWall(24h);
     const auto same = open("run 1")->Recover();
     QCOMPARE(same.size(), std::size_t{1});
     QVERIFY(job::FromProto(same[0].time_left()) == 70s);

@@ -131,6 +131,8 @@ class AlertsTest : public QObject {
     QTest::newRow("job-failed") << "job-failed" << 5 << "app/wan";
     QTest::newRow("no-leader") << "no-leader" << 6 << "cluster";
     QTest::newRow("plan-failed") << "plan-failed" << 7 << "plan/0a02";
+    QTest::newRow("clock ahead") << "clock-skew" << 8 << "node/instance-1";
+    QTest::newRow("clock behind") << "clock-skew" << 9 << "node/instance-1";
   }
   void Conditions_FireAndDoNot() {
     QFETCH(const QString, condition);
@@ -154,6 +156,8 @@ class AlertsTest : public QObject {
         job->mutable_error()->set_reason("LOST");
         jobs.jobs.push_back({job});
       }
+      if (place == 8) node.mutable_load()->set_clock_skew_ms(1001);
+      if (place == 9) node.mutable_load()->set_clock_skew_ms(-86'400'000);
       if (place == 6) replicas[0].error = "timed out";
       if (place == 7) {
         plans.mutable_plans(1)->set_state(v1::Plan::FAILED);
@@ -169,13 +173,38 @@ class AlertsTest : public QObject {
     QCOMPARE(Said(engine), QStringList{"resolved " + entity});
     // No other condition fires.
     std::vector<Rule> others;
-    for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
-                             "ring-stuck", "job-failed", "no-leader", "plan-failed"}) {
+    for (const char* name :
+         {"node-dead", "quarantined", "no-progress", "stale-reports", "ring-stuck", "job-failed",
+          "no-leader", "plan-failed", "clock-skew"}) {
       if (condition != name) others.push_back(Watch(name));
     }
     AlertEngine strangers(others);
     strangers.Evaluate(Changed(9, wrong), kLiveLink);
     QCOMPARE(Said(strangers), kNone);
+  }
+
+  void ClockSkew_NamesTheNodesAndTheFigures_AndEnds() {
+    std::ifstream file(std::string(ONEPIECE_SOURCE_DIR) + "/resources/alerts.yaml");
+    const auto rules = ParseRules(std::string{std::istreambuf_iterator<char>(file), {}});
+    QVERIFY(rules.ok());
+    const auto skewed = [](int tick, std::int64_t first_ms, std::int64_t second_ms) {
+      return Changed(tick, [&](v1::Cluster& cluster, auto&...) {
+        cluster.mutable_nodes(0)->mutable_load()->set_clock_skew_ms(1000);  // This is no skew yet.
+        cluster.mutable_nodes(1)->mutable_load()->set_clock_skew_ms(first_ms);
+        cluster.mutable_nodes(2)->mutable_load()->set_clock_skew_ms(second_ms);
+      });
+    };
+    AlertEngine engine(*rules);
+    for (int tick = 0; tick <= 5; ++tick) engine.Evaluate(skewed(tick, 90'000, -3'500), kLiveLink);
+    QCOMPARE(Said(engine), (QStringList{"firing node/instance-1", "firing node/instance-2"}));
+    for (const auto& [place, figure] : {std::pair(0, "90.0 s ahead of"), {1, "3.5 s behind"}}) {
+      const std::string& text = engine.alerts().at(place).text;
+      QVERIFY2(absl::StrContains(text, figure) && absl::StrContains(text, "NTP"), text.c_str());
+    }
+    engine.Evaluate(skewed(6, 999, -3'500), kLiveLink);
+    QCOMPARE(Said(engine), (QStringList{"firing node/instance-2", "resolved node/instance-1"}));
+    engine.Evaluate(skewed(7, 0, 0), kLiveLink);
+    QCOMPARE(Said(engine), (QStringList{"resolved node/instance-1", "resolved node/instance-2"}));
   }
 
   void NearMisses_DoNotFire() {
@@ -387,7 +416,7 @@ class AlertsTest : public QObject {
     QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
     // The shipped rules use every condition.
     for (const char* name : {"node-dead", "quarantined", "no-progress", "stale-reports",
-                             "ring-stuck", "job-failed", "no-leader", "plan-failed"})
+                             "ring-stuck", "job-failed", "no-leader", "plan-failed", "clock-skew"})
       QVERIFY(std::ranges::find(*rules, name, &Rule::watches) != rules->end());
     AlertEngine engine(*rules);
     engine.Evaluate(Well(0), kLiveLink);

@@ -5,13 +5,19 @@
 #include <unistd.h>
 
 #include <QtTest>
+#include <atomic>
+#include <functional>
+#include <optional>
 
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
+#include "cluster/telemetry/metrics.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/node/wrong_clock.h"
+#include "tests/scrape.h"
 #include "tests/test_main.h"
 
 namespace onepiece::node {
@@ -59,6 +65,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "dead"));
     }
     reports_.push_back(*request);
+    if (server_time_) response->set_server_unix_ms(server_time_());
     if (!capacity_of_.empty()) response->mutable_capacity()->set_workflow_set(capacity_of_);
     changed_.NotifyAll();
     return grpc::Status::OK;
@@ -107,6 +114,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   void TellCapacity(const std::string& workflow_set) {
     const base::MutexLock lock(mutex_);
     capacity_of_ = workflow_set;
+  }
+  /// Answers to reports say this time. `server_time` runs while the node waits for the answer.
+  void TellTime(std::function<std::int64_t()> server_time) {
+    const base::MutexLock lock(mutex_);
+    server_time_ = std::move(server_time);
   }
   /// Acts as a NodeManager that lost its state, or declared the node dead.
   void Forget() { SetKnown(0); }
@@ -230,6 +242,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   std::vector<v1::Node> registered_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ReportNodeRequest> reports_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::uint64_t> deregistered_ ABSL_GUARDED_BY(mutex_);
+  std::function<std::int64_t()> server_time_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RoutingTable> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);
 };
@@ -638,6 +651,24 @@ class NodeAgentTest : public QObject {
     QCOMPARE(view.incarnation(), ahead + 1);
   }
 
+  // Each life of the node has another wall clock: a year ahead, right, and before 1970.
+  void Register_WallClocksOfOtherTimes_GrowsAcrossRestarts() {
+    manager_->Publish(1);
+    std::uint64_t last = 0;
+    for (const int years : {1, 0, -100}) {
+      WrongClock clock(std::chrono::hours(24 * 365 * years));
+      manager_->RequireAbove(last);
+      ClusterView view;
+      NodeAgent agent(Options({served_->server.address()}), view, clock);
+      agent.Start();
+      QVERIFY(agent.WaitReady(seconds(10)).ok());
+      QVERIFY(view.incarnation() > last);
+      // There is room for the restarts to come.
+      QVERIFY(view.incarnation() < std::uint64_t{1} << 62);
+      last = view.incarnation();
+    }
+  }
+
   void Report_DeclaredDead_RegistersAGreaterIncarnation() {
     manager_->Publish(1);
     ClusterView view;
@@ -649,6 +680,53 @@ class NodeAgentTest : public QObject {
     QCOMPARE(nodes.size(), std::size_t{2});
     QVERIFY(nodes[1].incarnation() > nodes[0].incarnation());
     QCOMPARE(view.incarnation(), nodes[1].incarnation());
+  }
+
+  void ClockSkew_IsThatOfTheMiddleOfTheRoundTrip_AndIsReported() {
+    manager_->Publish(1);
+    base::ManualClock clock;
+    const base::WallTime here = clock.WallNow();
+    // The server's clock is 90 s behind, and its answers take as long as `takes` says.
+    std::atomic<int> takes_ms{0};
+    int reports = 0;
+    manager_->TellTime([&] {
+      clock.Advance(milliseconds(takes_ms / 2));
+      const base::Duration passed = clock.Now().time_since_epoch();
+      clock.Advance(milliseconds(takes_ms / 2));
+      return base::ToUnixMs(here + passed - seconds(90));
+    });
+    telemetry::Metrics metrics("instance", "i1");
+    ClusterView view;
+    NodeAgentOptions options = Options({served_->server.address()});
+    options.metrics = &metrics;
+    NodeAgent agent(options, view, clock);
+    QVERIFY(!agent.clock_skew().has_value());
+    // What the next report says of the clock; its answer takes so long.
+    const auto report = [&](int next_takes_ms) -> std::optional<std::int64_t> {
+      takes_ms = next_takes_ms;
+      const std::string number = std::to_string(++reports);
+      agent.SetState({.detail = number});
+      const auto told =
+          manager_->WaitReport([&](const auto& last) { return last.detail() == number; });
+      if (told.empty()) qFatal("no report");
+      const v1::NodeLoad& load = told.back().load();
+      return load.has_clock_skew_ms() ? std::optional(load.clock_skew_ms()) : std::nullopt;
+    };
+    takes_ms = 10'000;
+    agent.Start();
+    QVERIFY(agent.WaitReady(std::chrono::hours(24)).ok());  // By a clock that reports move on.
+    QVERIFY(!report(10'000).has_value());  // An answer that took 10 s tells nothing.
+    QVERIFY(!report(0).has_value());
+    QCOMPARE(report(400), std::optional<std::int64_t>(90'000));
+    QCOMPARE(report(600),
+             std::optional<std::int64_t>(90'000));  // The server's time was in the middle.
+    clock.StepWall(-seconds(180));
+    QCOMPARE(report(0), std::optional<std::int64_t>(90'000));  // The last one took too long.
+    QCOMPARE(report(0), std::optional<std::int64_t>(-90'000));
+    QCOMPARE(agent.clock_skew(), std::optional<base::Duration>(-seconds(90)));
+    const QByteArray scraped = testing::Scrape(metrics.Serve("127.0.0.1:0").value());
+    QVERIFY2(scraped.contains("onepiece_clock_skew_seconds -90"), scraped.constData());
+    metrics.Stop();
   }
 
   void Routing_OfALaggingReplica_IsIgnored() {

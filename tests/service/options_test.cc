@@ -3,6 +3,8 @@
 #include <QTemporaryDir>
 #include <QtTest>
 #include <fstream>
+#include <iostream>
+#include <sstream>
 #include <vector>
 
 #include "cluster/base/status.h"
@@ -74,6 +76,25 @@ class OptionsTest : public QObject {
     qputenv("ONEPIECE_NODEMANAGER", "c:3,d:4");
     QCOMPARE(Parse({}).outcome, ServiceOptions::Outcome::kRun);
     QCOMPARE(options_->node().nodemanagers(1), std::string("d:4"));
+  }
+
+  void NodeId_IsUpTo128Characters() {
+    const std::string longest = std::string(120, 'a') + "-_.Z9-_.";
+    QCOMPARE(longest.size(), std::size_t{128});
+    QCOMPARE(Parse({"--nodemanager", "a:1", "--node-id", longest.c_str()}).outcome,
+             ServiceOptions::Outcome::kRun);
+    QCOMPARE(options_->node().node_id(), longest);
+    for (const std::string& bad : {longest + "a", std::string("a b"), std::string("a/b"),
+                                   std::string("ä"), std::string("a\nb"), std::string("a:b")}) {
+      std::stringstream said;
+      std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+      const ServiceOptions::Parsed parsed =
+          Parse({"--nodemanager", "a:1", "--check-config", "--node-id", bad.c_str()});
+      std::cerr.rdbuf(before);
+      QCOMPARE(parsed.exit_code, kExitBadConfig);
+      QVERIFY2(said.str().find("1 to 128 letters, digits") != std::string::npos,
+               said.str().c_str());
+    }
   }
 
   void Parse_ExitCodes_data() {

@@ -2,33 +2,19 @@
 
 #include <QProcess>
 #include <QStandardPaths>
-#include <QTcpSocket>
 #include <QtTest>
 #include <set>
 
 #include "cluster/base/status.h"
+#include "tests/scrape.h"
 #include "tests/test_main.h"
 
 namespace onepiece::telemetry {
 namespace {
 
-constexpr int kWaitMs = 20'000;
+using testing::Scrape;
 
-// Returns the body of GET /metrics, or an empty text when there is no answer.
-QByteArray Scrape(const std::string& address) {
-  const auto colon = address.rfind(':');
-  QTcpSocket socket;
-  const auto port = static_cast<quint16>(std::stoi(address.substr(colon + 1)));
-  socket.connectToHost(QString::fromStdString(address.substr(0, colon)), port);
-  if (!socket.waitForConnected(kWaitMs)) return {};
-  socket.write("GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
-  QByteArray answer;
-  while (socket.state() == QAbstractSocket::ConnectedState && socket.waitForReadyRead(kWaitMs)) {
-    answer += socket.readAll();
-  }
-  answer += socket.readAll();
-  return answer.mid(answer.indexOf("\r\n\r\n") + 4);
-}
+constexpr int kWaitMs = 20'000;
 
 }  // namespace
 

@@ -201,7 +201,8 @@ class PlanStepsTest : public QObject {
     for (const std::int64_t skew_ms : {-3'600'000, 3'600'000}) {
       const auto ticks_in = [&](PlanWorld& world, v1::Plan::State state) {
         world.skew_ms = skew_ms;
-        world.leading_since_ms = world.now_ms;
+        world.ages = StampAges();
+        world.ages.Note(world.machine, world.Now());
         int ticks = 0;
         for (; ticks < 100 && world.Last().state() == state; ++ticks) world.Tick();
         return ticks;
@@ -220,6 +221,41 @@ class PlanStepsTest : public QObject {
       for (int i = 0; i < 20 && waiting.Last().state() == v1::Plan::RUNNING; ++i) waiting.Tick();
       QCOMPARE(waiting.Last().state(), v1::Plan::UNCONFIRMED);
       const int waited = ticks_in(waiting, v1::Plan::UNCONFIRMED);
+      QVERIFY2(waited >= 9 && waited <= 12, std::to_string(waited).c_str());
+    }
+  }
+
+  // The leader's own clock is set in the middle of a phase, forth and back.
+  void Timers_BearALeaderWhoseClockIsSet() {
+    constexpr std::int64_t kDay = 24LL * 3600 * 1000;
+    // The step of −5 s makes later stamps equal to earlier ones.
+    for (const std::int64_t step_ms : {-365 * kDay, -kDay, std::int64_t{-5000}, kDay, 365 * kDay}) {
+      PlanWorld draining;
+      FillWorld(draining);
+      QCOMPARE(draining.Begin({PlanWorld::MoveOf("i0", "b")}), std::string());
+      draining.silent.insert("i0");
+      for (int i = 0; i < 5; ++i) draining.Tick();
+      QCOMPARE(draining.Last().moves(0).phase(), v1::Move::DRAINING);
+      draining.skew_ms = step_ms;
+      int ticks = 5;
+      for (; ticks < 100 && draining.Last().state() == v1::Plan::RUNNING; ++ticks) draining.Tick();
+      QVERIFY2(ticks >= 28 && ticks <= 33, std::to_string(ticks).c_str());
+      // Two moves, one before and one after the clock is set: the plan waits since the later one.
+      PlanWorld waiting;
+      FillWorld(waiting);
+      waiting.config.set_max_moves(1);
+      QCOMPARE(waiting.Begin({PlanWorld::MoveOf("i0", "b"), PlanWorld::MoveOf("i2", "b")}, 10),
+               std::string());
+      for (int i = 0; i < 20 && waiting.Last().moves(0).phase() != v1::Move::DONE; ++i)
+        waiting.Tick();
+      QCOMPARE(waiting.Last().state(), v1::Plan::RUNNING);
+      waiting.skew_ms = step_ms;
+      for (int i = 0; i < 20 && waiting.Last().state() == v1::Plan::RUNNING; ++i) waiting.Tick();
+      QCOMPARE(waiting.Last().state(), v1::Plan::UNCONFIRMED);
+      waiting.skew_ms = 0;
+      int waited = 0;
+      for (; waited < 100 && waiting.Last().state() == v1::Plan::UNCONFIRMED; ++waited)
+        waiting.Tick();
       QVERIFY2(waited >= 9 && waited <= 12, std::to_string(waited).c_str());
     }
   }

@@ -34,6 +34,7 @@ v1::ElasticityConfig Config() {
 struct Cluster {
   StateMachine state;
   LoadWindow window{seconds(60)};
+  StampAges ages;
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
   bool ends_jobs = true, ends_decoding = true;
@@ -59,12 +60,14 @@ struct Cluster {
     command.set_time_unix_ms(base::ToUnixMs(clock.WallNow()));
     const v1::CommandResult result = state.Apply(++index, command);
     if (result.code() != 0) qFatal("%s", result.message().c_str());
+    ages.Note(state, clock.Now());
   }
   [[nodiscard]] Telemetry telemetry() const {
     return {.window = &window,
             .routing_epoch = [](const std::string&) { return 0; },
             .now = clock.Now(),
-            .wall_now = clock.WallNow()};
+            .wall_now = clock.WallNow(),
+            .ages = &ages};
   }
   void Run(int count) {
     for (int i = 0; i < count; ++i) {
@@ -107,7 +110,7 @@ struct Cluster {
   }
   void Add(const v1::Node& node, const std::string& pool, const v1::NodeLoad& load) {
     const std::string wrong =
-        window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now(), clock.WallNow());
+        window.Add(node.node_id(), node.incarnation(), pool, load, clock.Now());
     if (!wrong.empty()) qFatal("%s", wrong.c_str());
   }
   // Grows the cluster to 5 sets with 10 proxies, 68 instances and three applications, and fills the
@@ -239,6 +242,15 @@ class PlanViewsTest : public QObject {
     QCOMPARE(view.past[0].from_pool, kEncode);
     QCOMPARE(view.past[0].to_pool, kDecode);
     QCOMPARE(view.past[0].to_set, std::string("default"));
+    // Setting the leader's clock changes no age.
+    for (const base::Duration step : {-std::chrono::hours(24), std::chrono::hours(48)}) {
+      cluster.clock.StepWall(step);
+      const PolicyView later = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+      QCOMPARE(later.now - PoolOf(later, kEncode).changed.value(), base::Duration(seconds(3)));
+      QVERIFY(later.past.at(0).at == view.past.at(0).at);
+      QVERIFY(std::ranges::find(later.instances, mover, &InstanceView::node_id)->since ==
+              instance->since);
+    }
     // Its utilisation as an encoder says nothing about the decoders.
     QVERIFY(!instance->utilization.has_value());
     const v1::Elasticity elasticity = MakeElasticity(cluster.state, cluster.telemetry(), Config());

@@ -23,8 +23,8 @@ struct PlanWorld {
   StateMachine machine;
   std::vector<v1::Command> log;
   std::int64_t now_ms = 1'000'000;
-  // How far the leader's clock is ahead, and when it began to lead.
-  std::int64_t skew_ms = 0, leading_since_ms = 0;
+  std::int64_t skew_ms = 0;  // How far the leader's wall clock is ahead.
+  StampAges ages;            // What the leader saw. A new one is that of a new leader.
   // told_epochs: the routing epochs that nodes have told this leader.
   std::map<std::string, std::uint64_t> incarnations, told_epochs;
   std::set<std::string> silent;        // These nodes live, but learn and say nothing.
@@ -40,6 +40,9 @@ struct PlanWorld {
     config.set_move_timeout_s(30);
   }
 
+  [[nodiscard]] base::MonotonicTime Now() const {
+    return base::MonotonicTime(std::chrono::milliseconds(now_ms));
+  }
   v1::CommandResult Apply(v1::Command command) {
     command.set_time_unix_ms(now_ms + skew_ms);
     log.push_back(command);
@@ -47,6 +50,7 @@ struct PlanWorld {
       wrong = "a command cannot be read back";
     const std::uint64_t revision = machine.revision(), epoch = machine.epoch();
     const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
+    ages.Note(machine, Now());
     if (machine.revision() < revision || machine.epoch() < epoch) wrong = "a counter has fallen";
     LookAtRoutes();
     return result;
@@ -118,15 +122,14 @@ struct PlanWorld {
     for (const v1::Command& report : reports) Do(report);
   }
   [[nodiscard]] std::vector<v1::Command> Steps() const {
-    const Telemetry telemetry{
-        .routing_epoch =
-            [this](const std::string& id) {
-              const auto told = told_epochs.find(id);
-              return told == told_epochs.end() ? 0 : told->second;
-            },
-        .now = base::MonotonicTime(std::chrono::milliseconds(now_ms)),
-        .wall_now = base::FromUnixMs(now_ms + skew_ms),
-        .leading_since = base::MonotonicTime(std::chrono::milliseconds(leading_since_ms))};
+    const Telemetry telemetry{.routing_epoch =
+                                  [this](const std::string& id) {
+                                    const auto told = told_epochs.find(id);
+                                    return told == told_epochs.end() ? 0 : told->second;
+                                  },
+                              .now = Now(),
+                              .wall_now = base::FromUnixMs(now_ms + skew_ms),
+                              .ages = &ages};
     return NextSteps(machine, telemetry, config);
   }
   void Tick() {
@@ -165,8 +168,10 @@ struct PlanWorld {
     plan.set_base_revision(base_revision);
     plan.set_actor("operator:test");
     plan.set_reason("because");
-    if (confirm_within_s > 0)
+    if (confirm_within_s > 0) {
       plan.set_confirm_by_unix_ms(now_ms + skew_ms + confirm_within_s * 1000);
+      plan.set_confirm_within_ms(confirm_within_s * 1000);
+    }
     const absl::StatusOr<v1::Plan> complete = CompletePlan(machine, plan);
     if (!complete.ok()) return base::GetReason(complete.status()).reason;
     v1::Command command;

@@ -95,6 +95,11 @@ class ElasticControllerTest : public QObject {
     QVERIFY(!PassUntil([&] { return world_->Count(kPoolA) == 3; }, seconds(35)));
     QVERIFY(Elasticity().hold().active());
     QCOMPARE(Elasticity().policy_detail(), std::string("on hold by operator:ann"));
+    // A clock that is set ends no hold.
+    for (const int hours : {24 * 365, -2 * 24 * 365}) {
+      world_->clock().StepWall(std::chrono::hours(hours));
+      QVERIFY(Elasticity().hold().active());
+    }
     QVERIFY(PassUntil([&] { return world_->Count(kPoolA) == 3; }));
     QVERIFY(!Elasticity().hold().active());
   }
@@ -222,8 +227,8 @@ class ElasticControllerTest : public QObject {
     world_->node("proxy").skew = std::chrono::hours(-2);
     world_->Pass(seconds(1));
     QVERIFY(world_->Known("proxy").detail().find("7200.0 s behind") != std::string::npos);
-    // A clock that seems one second behind is fine, because a report may be on its way for that
-    // long.
+    world_->node(id).skew = std::chrono::milliseconds(1001);
+    QVERIFY(says("its clock is 1.0 s ahead of the NodeManager's: check NTP or chrony"));
     world_->node(id).skew = -seconds(1);
     world_->Pass(seconds(1));
     QVERIFY(world_->Known(id).detail().find("clock") == std::string::npos);

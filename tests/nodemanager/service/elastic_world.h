@@ -51,6 +51,7 @@ class ElasticWorld {
     Open();
   }
 
+  base::ManualClock& clock() { return clock_; }
   Controller& controller() { return *controller_; }
   ElasticityService& service() { return *service_; }
   Behaviour& node(const std::string& id) { return nodes_.at(id); }
@@ -153,6 +154,7 @@ class ElasticWorld {
     v1::NodeLoad& load = *report.mutable_load();
     load.set_workers(1);
     load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow() + behaviour.skew));
+    load.set_clock_skew_ms(behaviour.skew / std::chrono::milliseconds(1));
     if (instance && serves) {
       load.set_utilization(behaviour.busy);
       auto& [jobs, busy_s] = behaviour.work[does.stage().stage()];

@@ -87,6 +87,34 @@ class ProgramTest : public QObject {
   const QString example_ = QString(ONEPIECE_SOURCE_DIR) + "/resources/workflows/tiny-wan-t2v.yaml";
 
  private Q_SLOTS:
+  // What cannot be dialled never becomes READY, so no job waits for it.
+  void Registration_OfAnAddressThatNobodyReaches_IsRefused() {
+    const auto process = Start({"--node-id", "nm"});
+    const std::string address = Ready()["address"].toString().toStdString();
+    const auto stub = v1::NodeManagerService::NewStub(rpc::MakeChannel(address));
+    const auto refusal = [&](const std::string& at) {
+      v1::RegisterNodeRequest request;
+      v1::Node& node = *request.mutable_node();
+      node.set_node_id("p");
+      node.set_role(v1::PROXY);
+      node.set_incarnation(1);
+      node.set_address(at);
+      return rpc::Call(*stub, &Stub::RegisterNode, request, std::chrono::seconds(20)).status();
+    };
+    QTcpServer closed;
+    QVERIFY(closed.listen(QHostAddress::LocalHost));
+    const std::string nowhere = "127.0.0.1:" + std::to_string(closed.serverPort());
+    closed.close();
+    QCOMPARE(base::GetReason(refusal(nowhere)).reason, std::string("UNREACHABLE_ADDRESS"));
+    QVERIFY(base::Message(refusal(nowhere)).find(nowhere) != std::string::npos);
+    const absl::Status other_host = refusal("10.99.99.99:7000");
+    QCOMPARE(base::GetReason(other_host).reason, std::string("LOOPBACK_ADDRESS"));
+    QVERIFY(base::Message(other_host).find("nm (" + address + ")") != std::string::npos);
+    QVERIFY(refusal(address).ok());  // The NodeManager's own server answers there.
+    process->terminate();
+    QVERIFY(process->waitForFinished(kLimitMs));
+  }
+
   void Run_ServesTheExampleAndEndsOnSigterm() {
     const auto process =
         Start({"--workflow-file", example_, "--node-id", "nm", "--cluster-id", "test"});

@@ -177,6 +177,20 @@ class ServiceTest : public QObject {
   }
   void cleanup() { server_.reset(); }
 
+  void Report_IsAnsweredWithTheTime_AndTheSkewIsShown() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
+    v1::ReportNodeRequest report = ReadyReport("p");
+    report.mutable_load()->set_clock_skew_ms(-2500);
+    const auto answer = server_->Report(report);
+    QVERIFY(answer.ok());
+    QCOMPARE(answer->server_unix_ms(), base::ToUnixMs(server_->controller().clock().WallNow()));
+    const auto cluster =
+        rpc::Call(server_->stub(), &Stub::GetCluster, v1::GetClusterRequest(), kLimit);
+    QVERIFY(cluster.ok());
+    QCOMPARE(cluster->nodes(0).load().clock_skew_ms(), -2500);
+    QVERIFY(cluster->nodes(0).detail().find("2.5 s behind") != std::string::npos);
+  }
+
   void Instance_IsRoutedOnceItServesItsAssignment() {
     QVERIFY(server_->Apply(MakeWorkflow("app", {"a", "b"})).ok());
     const auto registered = server_->Register(MakeNode("i", v1::INSTANCE, 1, "b"));
@@ -280,6 +294,16 @@ class ServiceTest : public QObject {
     const absl::Status status = server_->Register(node).status();
     QCOMPARE(Reason(status), std::string("BAD_NODE"));
     QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+
+  void RegisterNode_TakesIdsOfUpTo128Characters() {
+    const std::string longest = std::string(120, 'a') + "-_.Z9-_.";
+    QVERIFY(server_->Register(MakeNode(longest, v1::PROXY)).ok());
+    for (const std::string& bad : {longest + "a", std::string("a b"), std::string("ä")}) {
+      const absl::Status status = server_->Register(MakeNode(bad, v1::PROXY)).status();
+      QVERIFY2(base::Message(status).find("1 to 128 letters, digits") != std::string::npos,
+               base::Message(status).c_str());
+    }
   }
 
   void DeregisterNode_LeavesTheRoutingAtOnce() {

@@ -1,6 +1,7 @@
 #include <QElapsedTimer>
 #include <QtTest>
 #include <cstdlib>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -136,15 +137,37 @@ class StateTest : public QObject {
     const std::int64_t begin = 1'800'000'000'000;
     for (std::size_t i = 0; i < RememberedRequests::kMinRequests; ++i) add(begin);
     const std::string first = requests.all().front().request_id();
-    add(begin + RememberedRequests::kKeptMs);
+    std::int64_t time = begin;
+    while (time < begin + RememberedRequests::kKeptMs) add(time += RememberedRequests::kMaxGapMs);
     QVERIFY(requests.Find(first) != nullptr);
-    add(begin + RememberedRequests::kKeptMs + 1);  // As if the clock had jumped ahead.
+    add(time + 1);
     QVERIFY(requests.Find(first) == nullptr);
     QCOMPARE(requests.all().size(), RememberedRequests::kMinRequests);
     for (std::size_t i = 0; i < RememberedRequests::kMaxRequests + 10; ++i) add(begin);
     QCOMPARE(requests.all().size(), RememberedRequests::kMaxRequests);
     for (const v1::RememberedRequest& request : requests.all())
       QCOMPARE(requests.Find(request.request_id()), &request);
+  }
+
+  // Neither a leader's clock that is set nor another leader's clock makes requests forgotten that
+  // may still be retried.
+  void Requests_AreNotForgottenBecauseAClockJumps() {
+    RememberedRequests requests;
+    std::size_t added = 0;
+    const auto add = [&](std::int64_t time) {
+      v1::RememberedRequest request;
+      request.set_request_id(absl::StrCat(added++));
+      request.set_time_unix_ms(time);
+      requests.Add(std::move(request));
+    };
+    const std::int64_t year = 365LL * 24 * 3600 * 1000, begin = 1'800'000'000'000;
+    for (std::size_t i = 0; i < 2 * RememberedRequests::kMinRequests; ++i) add(begin);
+    for (const std::int64_t time : {begin + year, begin - year, begin, begin + year / 365,
+                                    std::numeric_limits<std::int64_t>::max(),
+                                    std::numeric_limits<std::int64_t>::min(), begin})
+      add(time);
+    QCOMPARE(requests.all().size(), added);
+    QVERIFY(requests.Find("0") != nullptr);
   }
 
   void Requests_AtTheirBoundCostLittle() {
