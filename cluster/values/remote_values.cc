@@ -277,7 +277,7 @@ absl::StatusOr<message::Buffer> RemoteValuesImpl::Get(const ValueKey& key,
 
 absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
                                            base::MonotonicTime deadline) {
-  if (!IsWhole(message) || TotalBytes(message) == 0) {
+  if (!CanPut(message)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RESULT",
                            "only a result of bytes with SHA-256 is written so");
   }
@@ -339,8 +339,12 @@ std::unique_ptr<RemoteValues> RemoteValues::Create(fabric::Fabric& fabric,
   return std::make_unique<RemoteValuesImpl>(fabric, std::move(options), clock);
 }
 
+bool CanPut(const message::Message& message) {
+  return IsWhole(message) && TotalBytes(message) > 0;
+}
+
 bool IsForPut(const message::Message& message) {
-  return IsWhole(message) && TotalBytes(message) >= kDirectBytes;
+  return CanPut(message) && TotalBytes(message) >= kDirectBytes;
 }
 
 ValuePeers::ValuePeers(fabric::Fabric& fabric, std::string node_id, base::Clock& clock)

@@ -61,7 +61,9 @@ class RemoteValues {
   RemoteValues() = default;
 };
 
-/// True for a kResult or kReplica that Put takes and that is worth a reservation.
+/// True for a kResult or kReplica that Put takes: of bytes with SHA-256, and not empty.
+bool CanPut(const message::Message& message);
+/// True for a message that Put takes and that is worth a reservation.
 bool IsForPut(const message::Message& message);
 
 /// The RemoteValues of the databases that callers asked for, by address.
