@@ -311,6 +311,8 @@ void DatabaseNode::ExportMetrics() {
   gauge("onepiece_result_bytes", "Bytes of results held", static_cast<double>(stats.result_bytes));
   gauge("onepiece_result_budget_bytes", "Bytes of results that may be held",
         static_cast<double>(stats.budget_bytes));
+  gauge("onepiece_result_reservations", "Places that peers have reserved to write results into",
+        static_cast<double>(values_->reservations()));
   counter("onepiece_results_evicted_total", "Results purged unacknowledged to make room",
           stats.evicted_results);
   counter("onepiece_results_expired_total", "Results that nobody fetched in time", stats.expired);

@@ -1,5 +1,7 @@
 #include "cluster/database/value_access.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -270,8 +272,14 @@ void ValueAccess::Sweep() {
     }
     reservation.abandoned = true;
     if (!slabs_->Fence(reservation.slab.place.segment, reservation.sender)) {
-      ++it;
-      continue;
+      if (now < reservation.expires + base::Scaled(kFenceLimit)) {
+        ++it;
+        continue;
+      }
+      // Writers give up within seconds. Only a process that stands still in the middle of its write
+      // could write now. If it does, readers notice by the checksums.
+      spdlog::warn("op=reserve uid={} sender={} its room is used again without a fence",
+                   reservation.bundle.uid.ToString(), reservation.sender);
     }
     reserved_bytes_ -= static_cast<std::int64_t>(reservation.slab.bytes.size());
     gone.push_back(std::move(reservation));

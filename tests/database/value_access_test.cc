@@ -214,6 +214,20 @@ class ValueAccessTest : public QObject {
     QVERIFY(kept_.empty());
   }
 
+  // Nobody gives it up, and this process lives on.
+  void RoomOfAWriterThatNeverGivesUp_IsFreeInTime() {
+    const auto place = values_->Reserve(Request({std::string(1000, 'a')}), Store());
+    Write(*place, std::string(1000, 'a'));
+    Expire();
+    clock_.Advance(base::Scaled(ValueAccess::kFenceLimit) - 2ms);
+    values_->Sweep();
+    QCOMPARE(values_->reservations(), std::size_t{1});
+    clock_.Advance(2ms);
+    values_->Sweep();
+    QCOMPARE(values_->reservations(), std::size_t{0});
+    QCOMPARE(values_->slabs().stats().slabs, std::uint64_t{0});
+  }
+
   void RoomOfAKilledWriter_IsFreeOnceItIsDead() {
     WriterProcess writer(uri_);
     const auto place = values_->Reserve(Request({std::string(1000, 'a')}), Store());
