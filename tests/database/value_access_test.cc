@@ -7,13 +7,16 @@
 
 #include <QtTest>
 #include <array>
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
+#include "tests/values/slow_fabric.h"
 
 namespace onepiece::database {
 namespace {
@@ -256,6 +259,37 @@ class ValueAccessTest : public QObject {
     QVERIFY(values_->Reserve(Request({std::string(700'000, 'a')}), Store()).ok());
     QCOMPARE(Reason(values_->Reserve(Request({std::string(700'000, 'a')}), Store()).status()),
              std::string("TOO_MANY_RESERVATIONS"));
+  }
+
+  void PeerThatIsLetInSlowly_HoldsUpNobody() {
+    values::SlowFabric slow(*fabric_);
+    const auto values = *ValueAccess::Create(slow, {.budget_bytes = 1 << 20}, clock_);
+    const auto place = values->Reserve(Request({"a"}), Store());
+    const auto open = [&](const std::string& peer) {
+      v1::OpenSegmentRequest request;
+      request.set_node_id(peer);
+      request.set_segment(place->segment());
+      request.set_offer((*slow.Dial())->offer().Serialize());
+      return values->OpenSegment(request).ok();
+    };
+    slow.gate().HoldNext();
+    std::atomic<bool> first{false};
+    std::atomic<int> done{0};
+    std::jthread waiting([&] { first = open("first"); });
+    QVERIFY(slow.gate().WaitUntilHeld());
+    std::jthread others([&] {
+      done += open("second") ? 1 : 0;
+      done += values->Reserve(Request({"b"}), Store()).ok() ? 1 : 0;
+      done += values->slabs().Take(1000).ok() ? 1 : 0;
+      values->Sweep();
+      ++done;
+    });
+    const bool went_on = testing::Eventually([&] { return done == 4; });
+    slow.gate().Release();
+    waiting.join();
+    others.join();
+    QVERIFY(went_on);
+    QVERIFY(first);
   }
 
   void UnwantedResult_IsToldSoBeforeItIsWritten() {
