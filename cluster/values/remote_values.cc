@@ -367,11 +367,13 @@ void RemoteValuesImpl::CloseIdle() {
   }
 }
 
-// Ends at the first call that fails: the database is away, and the rest waits for the next time.
+// Ends at the first call that fails: the database is away, and the rest waits for the next time. A
+// slow database must not hold up the destructor, so there is a limit in time too.
 void RemoteValuesImpl::TellAbandoned() {
+  const base::MonotonicTime limit = clock_.Now() + base::Scaled(options_.call_timeout);
   v1::CommitResultRequest request;
   request.set_abandon(true);
-  while (true) {
+  while (clock_.Now() < limit) {
     {
       const base::MutexLock lock(mutex_);
       if (abandoned_.empty()) return;

@@ -35,8 +35,8 @@ inline constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;
 /// closes idle connections, because a connection keeps memory that the database has given back. It
 /// also gives up the reservations of puts that failed, again and again until the database knows.
 ///
-/// Blocking: Get and Put return by `deadline`. The destructor waits for one call_timeout at most,
-/// twice when reservations are left to give up.
+/// Blocking: Get and Put return by `deadline`. The destructor waits for a few call_timeouts at
+/// most, while reservations are left to give up.
 class RemoteValues {
  public:
   static std::unique_ptr<RemoteValues> Create(fabric::Fabric& fabric, RemoteValuesOptions options,

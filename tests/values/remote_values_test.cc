@@ -10,7 +10,6 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
-#include "cluster/database/value_access.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "tests/database/database_cluster.h"
