@@ -24,7 +24,7 @@ constexpr std::uint64_t kHeadRoomBytes = std::uint64_t{256} << 20;
 /// message, so they need not all be in the index.
 constexpr std::int64_t kBytesPerIndexed = 16384;
 constexpr std::int64_t kLeastIndexed = 1024;
-constexpr std::size_t kMaxNodeBytes = 63;
+constexpr std::size_t kMaxNodeBytes = 128;
 constexpr std::size_t kMaxMediaTypeBytes = 127;
 constexpr std::size_t kSha256HexBytes = 64;
 constexpr std::int64_t kMaxBytes = message::kMaxMessageBytes;
@@ -36,7 +36,7 @@ absl::Status Bad(std::string_view reason, std::string_view field, const std::str
 
 absl::Status CheckNode(const std::string& node_id, std::string_view field) {
   if (!node_id.empty() && node_id.size() <= kMaxNodeBytes) return absl::OkStatus();
-  return Bad("BAD_NODE", field, "a node id has 1 to 63 bytes");
+  return Bad("BAD_NODE", field, "a node id has 1 to 128 bytes");
 }
 
 constexpr std::int64_t Aligned(std::int64_t bytes) {

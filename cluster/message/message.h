@@ -41,7 +41,7 @@ struct Header {
   base::WallTime ingress_time{};  ///< When the proxy accepted the job.
   base::WallTime deadline{};      ///< When the cluster gives the job up.
   base::WallTime sent_time{};  ///< When this hop's sender encoded it, for queue and transfer times.
-  std::string sender;          ///< The node id of this hop's sender, at most 63 bytes.
+  std::string sender;          ///< The SenderName of this hop's sender, at most 63 bytes.
 };
 
 struct Message {

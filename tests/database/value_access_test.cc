@@ -292,6 +292,18 @@ class ValueAccessTest : public QObject {
     QVERIFY(first);
   }
 
+  void NodeIds_HaveUpTo128Bytes() {
+    v1::ReserveResultRequest request = Request({"a"});
+    request.set_sender(std::string(128, 's'));
+    const auto place = values_->Reserve(request, Store());
+    QVERIFY2(place.ok(), place.status().ToString().c_str());
+    v1::OpenSegmentRequest open;
+    open.set_node_id(request.sender());
+    open.set_segment(place->segment());
+    open.set_offer((*fabric_->Dial())->offer().Serialize());
+    QVERIFY(values_->OpenSegment(open).ok());
+  }
+
   void UnwantedResult_IsToldSoBeforeItIsWritten() {
     wanted_ = false;
     const auto place = values_->Reserve(Request({"a"}), Store());
@@ -305,7 +317,7 @@ class ValueAccessTest : public QObject {
     const std::vector<std::pair<const char*, Edit>> cases = {
         {"BAD_UID", [](auto& r) { r.set_uid("x"); }},
         {"BAD_NODE", [](auto& r) { r.clear_sender(); }},
-        {"BAD_NODE", [](auto& r) { r.set_sender(std::string(64, 's')); }},
+        {"BAD_NODE", [](auto& r) { r.set_sender(std::string(129, 's')); }},
         {"BAD_APP", [](auto& r) { r.set_app_id(std::string(64, 's')); }},
         {"BAD_TIME", [](auto& r) { r.mutable_deadline()->set_seconds(-1); }},
         {"BAD_TIME", [](auto& r) { r.mutable_create_time()->set_nanos(-1); }},
