@@ -110,6 +110,7 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
       outbox_(node::Outbox::Create(
           fabric, view, {.node_id = options_.node_id, .metrics = &metrics, .spans = &spans},
           clock)),
+      value_peers_(fabric, options_.node_id, clock),
       anti_entropy_(
           std::make_unique<AntiEntropy>(view,
                                         AntiEntropyOptions{.node_id = options_.node_id,
@@ -140,7 +141,7 @@ absl::Status DatabaseNode::Recover(const std::string& cluster_id) {
 }
 
 void DatabaseNode::Start() {
-  replicator_->Start(*store_, *outbox_,
+  replicator_->Start(*store_, {.outbox = *outbox_, .values = value_peers_},
                      [this](const base::Uid& uid) { return store_->Confirm(uid); });
   anti_entropy_->Start();
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
@@ -310,6 +311,8 @@ void DatabaseNode::ExportMetrics() {
   gauge("onepiece_result_bytes", "Bytes of results held", static_cast<double>(stats.result_bytes));
   gauge("onepiece_result_budget_bytes", "Bytes of results that may be held",
         static_cast<double>(stats.budget_bytes));
+  gauge("onepiece_result_reservations", "Places that peers have reserved to write results into",
+        static_cast<double>(values_->reservations()));
   counter("onepiece_results_evicted_total", "Results purged unacknowledged to make room",
           stats.evicted_results);
   counter("onepiece_results_expired_total", "Results that nobody fetched in time", stats.expired);
@@ -325,6 +328,8 @@ void DatabaseNode::ExportMetrics() {
           replication.failures);
   counter("onepiece_replication_dropped_total", "Changes never replicated for want of room",
           replication.dropped);
+  counter("onepiece_results_confirmed_alone_total",
+          "Held results that counted without a second copy", replicator_->confirmed_alone());
   const AntiEntropyStats compared = anti_entropy_->stats();
   counter("onepiece_replication_comparisons_total", "Times that a peer's jobs were compared with",
           compared.compared);

@@ -24,6 +24,7 @@
 #include "cluster/node/routing.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
+#include "cluster/values/remote_values.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::database {
@@ -109,6 +110,7 @@ class DatabaseNode {
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;
   std::unique_ptr<node::Outbox> outbox_;
+  values::ValuePeers value_peers_;
   std::unique_ptr<AntiEntropy> anti_entropy_;
   std::unique_ptr<DatabaseService> service_;
   std::jthread message_thread_, upkeep_thread_;

@@ -17,6 +17,30 @@ constexpr std::size_t kRecordsPerCall = 256;
 /// Keeps a call well below the transport's message limit, however large the records are.
 constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
 
+/// Returns nullopt when the store has no result of the job any more.
+std::optional<message::Message> ReplicaOf(const JobStore& store, const base::Uid& uid,
+                                          base::MonotonicTime now) {
+  const auto result = store.FindResult(uid);
+  const std::vector<v1::JobRecord> records = store.Records(std::vector{uid});
+  if (result == nullptr || records.empty()) return std::nullopt;
+  const v1::Job& job = records.front().job();
+  message::Message message;
+  message.header.kind = message::Kind::kReplica;
+  message.header.uid = uid;
+  message.header.app = job.app_id();
+  message.header.ingress_time = job::FromTimestamp(job.create_time());
+  message.header.deadline = now + job::FromProto(records.front().time_left());
+  for (const StoredArtifact& artifact : *result) {
+    message.artifacts.push_back({artifact.info.artifact(),
+                                 message::DType::kBytes,
+                                 {artifact.info.size_bytes()},
+                                 artifact.info.media_type(),
+                                 artifact.data,
+                                 absl::HexStringToBytes(artifact.info.sha256())});
+  }
+  return message;
+}
+
 }  // namespace
 
 bool Peer::Queue::Add(const base::Uid& uid, bool is_urgent) {
@@ -43,12 +67,12 @@ std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
   return uids;
 }
 
-Peer::Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store,
-           node::Outbox& outbox, Failed failed, base::Clock& clock)
+Peer::Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store, Ways ways,
+           Failed failed, base::Clock& clock)
     : view_(view),
       options_(std::move(options)),
       store_(store),
-      outbox_(outbox),
+      ways_(ways),
       failed_(std::move(failed)),
       clock_(clock) {
   record_thread_ = std::jthread([this](const std::stop_token& stop) {
@@ -91,9 +115,16 @@ void Peer::Distrust() {
   distrusted_until_ = clock_.Now() + base::Scaled(options_.distrust);
 }
 
+bool Peer::IsSendingResult(const base::Uid& uid) const {
+  const bool answers = Answers();
+  const base::MutexLock lock(mutex_);
+  return results_.sending.contains(uid) || (answers && results_.waiting.contains(uid));
+}
+
 bool Peer::IsIdle() const {
   const base::MutexLock lock(mutex_);
-  return records_.waiting.empty() && !records_.busy && results_.waiting.empty() && !results_.busy;
+  return records_.waiting.empty() && records_.sending.empty() && results_.waiting.empty() &&
+         results_.sending.empty();
 }
 
 PeerStats Peer::stats() const {
@@ -131,11 +162,11 @@ void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
     bool all_sent = false;
     if (endpoint.has_value()) {
       const std::vector<base::Uid> uids = queue.Take(count);
-      queue.busy = true;
+      queue.sending.insert(uids.begin(), uids.end());
       lock.Unlock();
       const std::vector<base::Uid> again = send(*endpoint, uids);
       lock.Lock();
-      queue.busy = false;
+      queue.sending.clear();
       for (const base::Uid& uid : again) {
         if (!queue.Add(uid, false)) ++stats_.dropped;
       }
@@ -192,7 +223,7 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
                                          const std::vector<base::Uid>& uids) {
   std::vector<base::Uid> again;
   for (const base::Uid& uid : uids) {
-    const Sent sent = SendResult(uid);
+    const Sent sent = SendResult(endpoint, uid);
     // No Note(took) here: the shared-memory ring of a dead process accepts messages too, so a
     // delivery does not prove that the peer is alive.
     if (sent == Sent::kYes) continue;
@@ -205,25 +236,41 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
   return again;
 }
 
-Peer::Sent Peer::SendResult(const base::Uid& uid) {
-  const auto result = store_.FindResult(uid);
-  const std::vector<v1::JobRecord> records = store_.Records(std::vector{uid});
-  if (result == nullptr || records.empty()) return Sent::kNever;  // It was purged meanwhile.
-  const v1::Job& job = records.front().job();
-  message::Message message;
-  message.header.kind = message::Kind::kReplica;
-  message.header.uid = uid;
-  message.header.app = job.app_id();
-  message.header.ingress_time = job::FromTimestamp(job.create_time());
-  message.header.deadline = clock_.Now() + job::FromProto(records.front().time_left());
-  for (const StoredArtifact& artifact : *result) {
-    message.artifacts.push_back({artifact.info.artifact(),
-                                 message::DType::kBytes,
-                                 {artifact.info.size_bytes()},
-                                 artifact.info.media_type(),
-                                 artifact.data,
-                                 absl::HexStringToBytes(artifact.info.sha256())});
+Peer::Sent Peer::SendResult(const v1::Endpoint& endpoint, const base::Uid& uid) {
+  const std::optional<message::Message> message = ReplicaOf(store_, uid, clock_.Now());
+  if (!message.has_value()) return Sent::kNever;  // It was purged meanwhile.
+  const absl::Status sent = Send(endpoint, *message);
+  if (sent.ok()) {
+    const base::MutexLock lock(mutex_);
+    ++stats_.results_sent;
+    results_.sending.erase(uid);
+    return Sent::kYes;
   }
+  if (!absl::IsCancelled(sent)) {
+    spdlog::warn("op=replicate uid={} peer={} {}", uid.ToString(), options_.node_id,
+                 base::View(sent.message()));
+  }
+  return absl::IsInvalidArgument(sent) ? Sent::kNever : Sent::kTryAgain;
+}
+
+// A large result is written into the peer's memory, and a small one goes by message. Each way
+// stands in for the other: a ring may be smaller than any result, and a peer may have no room left
+// to reserve.
+absl::Status Peer::Send(const v1::Endpoint& endpoint, const message::Message& message) {
+  const auto write = [&] {
+    return ways_.values.At(endpoint.address())
+        ->Put(message, clock_.Now() + base::Scaled(options_.deliver_timeout))
+        .status();
+  };
+  const bool large = values::IsForPut(message);
+  const absl::Status written = large ? write() : absl::OkStatus();
+  if (large && written.ok()) return written;
+  const absl::Status sent = SendByMessage(message);
+  if (base::GetReason(sent).reason != "MESSAGE_TOO_LARGE" || !values::CanPut(message)) return sent;
+  return large ? written : write();
+}
+
+absl::Status Peer::SendByMessage(const message::Message& message) {
   // The endpoint is looked up again at each round, because the peer may come back under another
   // incarnation.
   const node::Destination target{.patience = base::Scaled(options_.patience),
@@ -232,18 +279,9 @@ Peer::Sent Peer::SendResult(const base::Uid& uid) {
                                    return found.has_value() ? std::vector{*found}
                                                             : std::vector<v1::Endpoint>();
                                  }};
-  const auto sent =
-      outbox_.Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout));
-  if (sent.ok()) {
-    const base::MutexLock lock(mutex_);
-    ++stats_.results_sent;
-    return Sent::kYes;
-  }
-  if (!absl::IsCancelled(sent.status())) {
-    spdlog::warn("op=replicate uid={} peer={} {}", uid.ToString(), options_.node_id,
-                 base::View(sent.status().message()));
-  }
-  return absl::IsInvalidArgument(sent.status()) ? Sent::kNever : Sent::kTryAgain;
+  return ways_.outbox
+      .Deliver(message, target, clock_.Now() + base::Scaled(options_.deliver_timeout))
+      .status();
 }
 
 }  // namespace onepiece::database

@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
+#include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/outbox.h"
+#include "cluster/values/remote_values.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
@@ -44,24 +47,30 @@ struct PeerStats {
 /// dropped, and anti-entropy finds them later.
 ///
 /// Ownership: owns two threads (one for records, one for results) and its connection. Borrows
-/// store, outbox and clock.
+/// store, ways and clock.
 /// Threading: thread-safe.
 /// Blocking: Enqueue never waits. Stop waits for the calls in progress.
 class Peer {
  public:
   static constexpr std::size_t kMaxWaiting = 100'000;
+  /// How results reach a peer: by message into its ring, or written straight into its memory.
+  /// Borrowed.
+  struct Ways {
+    node::Outbox& outbox;
+    values::ValuePeers& values;
+  };
   enum class What {
     kRecord,
     kResult,
     kUrgentResult,  ///< Sent before the other results, because somebody waits for the copy.
   };
   /// Called when a result could not be sent, on a thread of the peer. A result that was written
-  /// into the peer's ring counts as sent; whether the peer stored it shows when the peer sends its
-  /// record.
+  /// into the peer's ring or memory counts as sent; whether the peer stored it shows when the peer
+  /// sends its record.
   using Failed = std::function<void(const base::Uid&)>;
 
-  Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store,
-       node::Outbox& outbox, Failed failed, base::Clock& clock);
+  Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store, Ways ways,
+       Failed failed, base::Clock& clock);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -76,6 +85,8 @@ class Peer {
   /// Treats the peer's present incarnation as not answering for a while. Call it when the peer took
   /// a result but did not confirm it.
   void Distrust();
+  /// Returns whether the result is being sent, or waits for its turn while the peer answers.
+  [[nodiscard]] bool IsSendingResult(const base::Uid& uid) const;
   /// Returns whether nothing waits and nothing is being sent.
   [[nodiscard]] bool IsIdle() const;
   [[nodiscard]] PeerStats stats() const;
@@ -86,7 +97,7 @@ class Peer {
     /// They may still hold uids that are no longer in `waiting`. Take skips these.
     std::deque<base::Uid> urgent, order;
     std::unordered_set<base::Uid> waiting;
-    bool busy = false;  ///< The queue's thread is sending the uids that it took.
+    std::unordered_set<base::Uid> sending;  ///< The queue's thread took them and is sending them.
 
     /// Returns false when another uid was dropped to make room.
     bool Add(const base::Uid& uid, bool is_urgent);
@@ -105,13 +116,15 @@ class Peer {
                                      const std::vector<base::Uid>& uids);
   std::vector<base::Uid> SendResults(const v1::Endpoint& endpoint,
                                      const std::vector<base::Uid>& uids);
-  Sent SendResult(const base::Uid& uid);
+  Sent SendResult(const v1::Endpoint& endpoint, const base::Uid& uid);
+  absl::Status Send(const v1::Endpoint& endpoint, const message::Message& message);
+  absl::Status SendByMessage(const message::Message& message);
   void Note(const v1::Endpoint& endpoint, bool took);
 
   const node::ClusterView& view_;
   const PeerOptions options_;
   const JobStore& store_;
-  node::Outbox& outbox_;
+  const Ways ways_;
   const Failed failed_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;

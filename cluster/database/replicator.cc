@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
@@ -36,9 +37,9 @@ Replicator::Replicator(const node::ClusterView& cluster, ReplicatorOptions optio
 
 Replicator::~Replicator() { Stop(); }
 
-void Replicator::Start(const JobStore& store, node::Outbox& outbox, Confirm confirm) {
+void Replicator::Start(const JobStore& store, Peer::Ways ways, Confirm confirm) {
   store_ = &store;
-  outbox_ = &outbox;
+  ways_.emplace(ways);
   confirm_ = std::move(confirm);
   {
     const base::MutexLock lock(mutex_);
@@ -87,6 +88,7 @@ void Replicator::Hold(const base::Uid& uid) {
   {
     const base::MonotonicTime now = clock_.Now();
     const base::MutexLock lock(mutex_);
+    held.since = now;
     if (held.missing.empty()) {
       held.until = now;
       due_.emplace_front(held.until, uid);
@@ -163,7 +165,7 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
       continue;
     }
     view->peers[id] = std::make_shared<Peer>(
-        cluster_, PeerOptions{.node_id = id}, *store_, *outbox_,
+        cluster_, PeerOptions{.node_id = id}, *store_, *ways_,
         [this, id](const base::Uid& uid) { Failed(id, uid); }, clock_);
   }
   view->known = view->alive;
@@ -200,13 +202,49 @@ void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
     if (!found->second.missing.empty()) return;
     held_.erase(found);
   }
-  (void)confirm_(uid);
+  (void)ConfirmAlone(uid);
 }
 
-// Confirms a held result when its time is over. If a peer confirmed its copy before, the job has
-// succeeded already and Confirm returns false.
+// If a peer confirmed its copy before, the job has succeeded already and Confirm returns false.
+bool Replicator::ConfirmAlone(const base::Uid& uid) {
+  if (!confirm_(uid)) return false;
+  ++confirmed_alone_;
+  return true;
+}
+
+// A large copy over a slow network takes longer than a peer may take to confirm it. The copy has
+// one confirm_timeout more once it is sent.
+bool Replicator::MayWaitLonger(const base::Uid& uid, Held& held) {
+  const bool sending = std::ranges::any_of(held.missing, [&](const std::string& node_id) {
+    const auto peer = view_->peers.find(node_id);
+    return peer != view_->peers.end() && peer->second->IsSendingResult(uid);
+  });
+  const bool was_sending = std::exchange(held.sending, sending);
+  held.until = clock_.Now() + base::Scaled(options_.confirm_timeout);
+  return (sending || was_sending) && held.until <= held.since + base::Scaled(options_.hold_limit);
+}
+
+// Takes the held results that are given up now.
+std::vector<std::pair<base::Uid, Replicator::Held>> Replicator::TakeOverdue() {
+  std::vector<std::pair<base::Uid, Held>> over;
+  while (!due_.empty() && due_.front().first <= clock_.Now()) {
+    const auto [until, uid] = due_.front();
+    due_.pop_front();
+    const auto found = held_.find(uid);
+    if (found == held_.end() || found->second.until != until) continue;
+    if (MayWaitLonger(uid, found->second)) {
+      due_.emplace_back(found->second.until, uid);
+      continue;
+    }
+    over.emplace_back(uid, std::move(found->second));
+    held_.erase(found);
+  }
+  return over;
+}
+
+// Confirms a held result when its time is over.
 void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
-  if (!confirm_(uid) || held.missing.empty()) return;
+  if (!ConfirmAlone(uid) || held.missing.empty()) return;
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return;
   // Keepers tell only other keepers of their copies. When this database is no keeper, silence means
@@ -235,14 +273,7 @@ void Replicator::Upkeep(const std::stop_token& stop) {
       clock_.WaitUntil(changed_, lock, stop, next, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !due_.empty() && due_.front().first <= clock_.Now();
       });
-      while (!due_.empty() && due_.front().first <= clock_.Now()) {
-        const auto [until, uid] = due_.front();
-        due_.pop_front();
-        const auto found = held_.find(uid);
-        if (found == held_.end() || found->second.until != until) continue;
-        over.emplace_back(uid, std::move(found->second));
-        held_.erase(found);
-      }
+      over = TakeOverdue();
     }
     for (const auto& [uid, held] : over) GiveUp(uid, held);
   }

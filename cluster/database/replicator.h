@@ -2,11 +2,13 @@
 // all copies that it can have now.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -22,7 +24,6 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/peer.h"
 #include "cluster/node/cluster_view.h"
-#include "cluster/node/outbox.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
@@ -32,6 +33,8 @@ struct ReplicatorOptions {
   int copies = 2;       ///< Copies of each job, this database's included.
   /// How long a peer may take to confirm that it has a result. Then it counts as away. Scaled.
   base::Duration confirm_timeout = std::chrono::seconds(2);
+  /// How long a result is held while its copy is still being sent. Scaled.
+  base::Duration hold_limit = std::chrono::seconds(20);
   /// After a peer has been away for this long, its queues are dropped. Scaled.
   base::Duration forget_after = std::chrono::minutes(10);
 };
@@ -40,9 +43,9 @@ struct ReplicatorOptions {
 /// A database that is away, and would be a keeper if it were back, gets a hint. A slow peer does
 /// not hold up the others, since each peer has its own queues and threads. There are at most
 /// kMaxPeers peers, with Peer::kMaxWaiting uids in each of a peer's two queues. Held results are
-/// remembered for one confirm_timeout.
+/// remembered for at most hold_limit.
 ///
-/// Ownership: owns its peers and a thread. Borrows the store and the outbox from Start() to Stop().
+/// Ownership: owns its peers and a thread. Borrows the store and the ways from Start() to Stop().
 /// Threading: thread-safe. Enqueue and Hold may be called under the store's locks.
 /// Blocking: Enqueue and Hold never wait. Stop waits for the calls in progress.
 class Replicator {
@@ -58,7 +61,7 @@ class Replicator {
   Replicator(const Replicator&) = delete;
   Replicator& operator=(const Replicator&) = delete;
 
-  void Start(const JobStore& store, node::Outbox& outbox, Confirm confirm);
+  void Start(const JobStore& store, Peer::Ways ways, Confirm confirm);
   void Stop();
 
   /// Sends a change to the job's keepers. The store's `changed` hook calls it. Before Start() it
@@ -69,7 +72,8 @@ class Replicator {
   /// Sends a held result before the other results. A peer that stored it sends its record, and the
   /// merge of that record makes the result count here too. Otherwise the replicator confirms the
   /// result itself: when it could be sent to none of the keepers that answer, or when
-  /// confirm_timeout has passed. A keeper that was silent until then gets a hint.
+  /// confirm_timeout has passed since its copy was sent. A keeper that was silent until then gets a
+  /// hint.
   void Hold(const base::Uid& uid);
   /// Sends a change to one peer, whether it is a keeper of the job or not. Does nothing when there
   /// is no such peer.
@@ -80,6 +84,8 @@ class Replicator {
   /// Returns the sums over all peers.
   [[nodiscard]] PeerStats stats() const;
   [[nodiscard]] std::vector<v1::DatabasePeer> peers();
+  /// Returns how many held results counted without a second copy.
+  [[nodiscard]] std::uint64_t confirmed_alone() const { return confirmed_alone_; }
 
  private:
   /// The peers that this routing table and the earlier ones named. Immutable.
@@ -91,7 +97,9 @@ class Replicator {
   };
   struct Held {
     std::set<std::string> missing;  ///< Peers that may yet confirm that they have it.
+    base::MonotonicTime since;
     base::MonotonicTime until;
+    bool sending = false;  ///< Its copy was still being sent when it was last looked at.
   };
 
   /// Returns null while the replicator does not run.
@@ -101,6 +109,9 @@ class Replicator {
   /// Returns the peers that should be told of a job, each with whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
+  bool ConfirmAlone(const base::Uid& uid);
+  std::vector<std::pair<base::Uid, Held>> TakeOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayWaitLonger(const base::Uid& uid, Held& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveUp(const base::Uid& uid, const Held& held);
   void Upkeep(const std::stop_token& stop);
   void ForgetPeers();
@@ -110,8 +121,9 @@ class Replicator {
   base::Clock& clock_;
   // Start sets these three before `running_`, and nobody changes them afterwards.
   const JobStore* store_ = nullptr;
-  node::Outbox* outbox_ = nullptr;
+  std::optional<Peer::Ways> ways_;
   Confirm confirm_;
+  std::atomic<std::uint64_t> confirmed_alone_{0};
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,8 +1,11 @@
 #include "cluster/database/value_access.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/ids.h"
@@ -21,7 +24,7 @@ constexpr std::uint64_t kHeadRoomBytes = std::uint64_t{256} << 20;
 /// message, so they need not all be in the index.
 constexpr std::int64_t kBytesPerIndexed = 16384;
 constexpr std::int64_t kLeastIndexed = 1024;
-constexpr std::size_t kMaxNodeBytes = 63;
+constexpr std::size_t kMaxNodeBytes = 128;
 constexpr std::size_t kMaxMediaTypeBytes = 127;
 constexpr std::size_t kSha256HexBytes = 64;
 constexpr std::int64_t kMaxBytes = message::kMaxMessageBytes;
@@ -33,7 +36,7 @@ absl::Status Bad(std::string_view reason, std::string_view field, const std::str
 
 absl::Status CheckNode(const std::string& node_id, std::string_view field) {
   if (!node_id.empty() && node_id.size() <= kMaxNodeBytes) return absl::OkStatus();
-  return Bad("BAD_NODE", field, "a node id has 1 to 63 bytes");
+  return Bad("BAD_NODE", field, "a node id has 1 to 128 bytes");
 }
 
 constexpr std::int64_t Aligned(std::int64_t bytes) {
@@ -260,23 +263,36 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
 
 void ValueAccess::Sweep() {
   slabs_->Trim();
+  index_->Trim();
   const base::MonotonicTime now = clock_.Now();
-  std::vector<Reservation> gone;  // Declared before the lock, so that it is released after it.
-  const base::MutexLock lock(mutex_);
-  for (auto it = reservations_.begin(); it != reservations_.end();) {
-    Reservation& reservation = it->second;
-    if (reservation.expires > now) {
-      ++it;
-      continue;
+  std::vector<std::uint64_t> over;
+  std::vector<std::pair<std::uint32_t, std::string>> writers;  // Of `over`: segment and sender.
+  {
+    const base::MutexLock lock(mutex_);
+    for (auto& [id, reservation] : reservations_) {
+      if (reservation.expires > now) continue;
+      reservation.abandoned = true;
+      over.push_back(id);
+      writers.emplace_back(reservation.slab.place.segment, reservation.sender);
     }
-    reservation.abandoned = true;
-    if (!slabs_->Fence(reservation.slab.place.segment, reservation.sender)) {
-      ++it;
-      continue;
+  }
+  for (std::size_t i = 0; i < over.size(); ++i) {
+    // A fence takes a while on some fabrics, so the lock is not held.
+    const bool fenced = slabs_->Fence(writers[i].first, writers[i].second);
+    Reservation gone;  // Declared before the lock, so that its room is released after it.
+    const base::MutexLock lock(mutex_);
+    const auto found = reservations_.find(over[i]);
+    if (found == reservations_.end()) continue;  // Its writer gave it up meanwhile.
+    if (!fenced && now < found->second.expires + base::Scaled(kFenceLimit)) continue;
+    gone = std::move(found->second);
+    reserved_bytes_ -= static_cast<std::int64_t>(gone.slab.bytes.size());
+    reservations_.erase(found);
+    // Writers give up within seconds. Only a process that stands still in the middle of its write
+    // could write now. If it does, readers notice by the checksums.
+    if (!fenced) {
+      spdlog::warn("op=reserve uid={} sender={} its room is used again without a fence",
+                   gone.bundle.uid.ToString(), gone.sender);
     }
-    reserved_bytes_ -= static_cast<std::int64_t>(reservation.slab.bytes.size());
-    gone.push_back(std::move(reservation));
-    it = reservations_.erase(it);
   }
 }
 

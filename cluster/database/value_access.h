@@ -37,6 +37,8 @@ class ValueAccess {
  public:
   static constexpr std::size_t kMaxReservations = 64;
   static constexpr base::Duration kReservationTtl = std::chrono::seconds(10);  ///< Scaled.
+  /// How long the room of an expired reservation waits for a writer that cannot be fenced. Scaled.
+  static constexpr base::Duration kFenceLimit = std::chrono::seconds(60);
 
   /// The store that the results go to.
   struct Store {
@@ -73,7 +75,8 @@ class ValueAccess {
   /// memory holds other bytes; the reservation is gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
-  /// Drops reservations whose time is over, and returns memory that was long unused.
+  /// Drops reservations whose time is over, and returns memory that was long unused. A reservation
+  /// whose writer cannot be fenced lasts up to kFenceLimit longer.
   void Sweep();
   [[nodiscard]] std::size_t reservations() const;
 

@@ -55,12 +55,26 @@ class WireReader {
   bool ok_ = true;
 };
 
+inline constexpr std::size_t kMaxNamePartBytes = 64;
+
+inline bool IsNamePartCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_';
+}
+
 /// True for 1 to 64 letters, digits, '-' and '_'.
 inline bool ValidNamePart(std::string_view part) {
-  return !part.empty() && part.size() <= 64 && std::ranges::all_of(part, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
-  });
+  return !part.empty() && part.size() <= kMaxNamePartBytes &&
+         std::ranges::all_of(part, IsNamePartCharacter);
+}
+
+/// A label for Fabric::Register that resembles `name`: other characters become '-', and what is
+/// beyond 64 bytes is cut off. Two names may have the same label.
+inline std::string LabelOf(std::string_view name) {
+  std::string label(name.substr(0, kMaxNamePartBytes));
+  std::ranges::replace_if(
+      label, [](char c) { return !IsNamePartCharacter(c); }, '-');
+  return label.empty() ? "-" : label;
 }
 
 }  // namespace onepiece::fabric

@@ -44,7 +44,7 @@ struct Header {
   /// ring does not count. The databases, which count all of it, end the job.
   base::MonotonicTime deadline{};
   base::WallTime sent_time{};  ///< When this hop's sender encoded it. Only shown.
-  std::string sender;          ///< The node id of this hop's sender, at most 63 bytes.
+  std::string sender;          ///< The SenderName of this hop's sender, at most 63 bytes.
 };
 
 struct Message {

@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/fabric/wire.h"
 #include "cluster/node/ring_health.h"
 #include "cluster/node/scrape.h"
 #include "cluster/ring/consumer.h"
@@ -202,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const
     options.capacity_bytes = std::uint64_t{shared ? 128u : 16u} << 20;
   if (options.slots == 0) options.slots = shared ? 1024 : 128;
   if (options.max_producers == 0) options.max_producers = shared ? 256 : 32;
-  ring_options.label = options.label;
+  ring_options.label = fabric::LabelOf(options.label);
   ring_options.shape = options.shape;
   ring_options.capacity_bytes = options.capacity_bytes;
   ring_options.slots = options.slots;

@@ -30,7 +30,7 @@ class RingConfig;
 namespace onepiece::node {
 
 struct InboxOptions {
-  std::string label = "inbox";  ///< Part of the shared memory's name: letters, digits, '-', '_'.
+  std::string label = "inbox";  ///< Names the ring. Part of its memory's name (fabric::LabelOf).
   // As in v1::RingConfig; 0: its defaults.
   ring::Shape shape = ring::Shape::kShared;
   std::uint64_t capacity_bytes = 0;

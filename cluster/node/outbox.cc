@@ -10,6 +10,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
+#include "cluster/message/sender_name.h"
 #include "cluster/node/backoff.h"
 #include "cluster/node/scrape.h"
 #include "cluster/ring/producer.h"
@@ -193,7 +194,7 @@ absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
                                     ? clock_.Now() + destination.patience
                                     : deadline,
                     .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
-  delivery.message.header.sender = options_.node_id;
+  delivery.message.header.sender = message::SenderName(options_.node_id);
   const base::WallTime start = clock_.WallNow();
   absl::StatusOr<Delivered> result = Run(delivery, destination);
   Note(delivery, start, result);

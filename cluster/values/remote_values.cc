@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "cluster/rpc/channel.h"
 #include "google/protobuf/util/time_util.h"
 #include "onepiece/v1/database.grpc.pb.h"
+#include "spdlog/spdlog.h"
 
 namespace onepiece::values {
 namespace {
@@ -28,6 +30,9 @@ constexpr int kTries = 4;
 constexpr std::uint64_t kSharedSegmentParts = 4;
 constexpr base::Duration kIdle = std::chrono::seconds(10);
 constexpr base::Duration kSweep = std::chrono::seconds(2);
+/// Reservations that the database does not know to be given up yet. Beyond these the oldest are
+/// left to expire there.
+constexpr std::size_t kMaxAbandoned = 1024;
 constexpr std::array<std::byte, message::kArtifactAlignBytes> kZeros{};
 
 using Stub = v1::DatabaseService::Stub;
@@ -112,7 +117,13 @@ class RemoteValuesImpl final : public RemoteValues {
         options_(std::move(options)),
         clock_(clock),
         stub_(rpc::MakeChannel(options_.address)),
-        sweeper_([this](const std::stop_token& stop) { CloseIdle(stop); }) {}
+        sweeper_([this](const std::stop_token& stop) { Sweep(stop); }) {}
+
+  ~RemoteValuesImpl() override {
+    sweeper_.request_stop();
+    sweeper_.join();
+    TellAbandoned();
+  }
 
   absl::StatusOr<message::Buffer> Get(const ValueKey& key, base::MonotonicTime deadline) override;
   absl::StatusOr<bool> Put(const message::Message& message, base::MonotonicTime deadline) override;
@@ -138,7 +149,9 @@ class RemoteValuesImpl final : public RemoteValues {
                                                    base::MonotonicTime deadline);
   absl::StatusOr<message::Buffer> Read(const ValueEntry& entry, base::MonotonicTime deadline);
   void Abandon(std::uint64_t reservation);
-  void CloseIdle(const std::stop_token& stop);
+  void Sweep(const std::stop_token& stop);
+  void CloseIdle();
+  void TellAbandoned();
 
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -164,6 +177,9 @@ class RemoteValuesImpl final : public RemoteValues {
   Stub stub_;
   base::Mutex mutex_;
   std::map<std::uint32_t, Kept> connections_ ABSL_GUARDED_BY(mutex_);
+  base::CondVar abandoned_changed_;
+  bool abandoned_more_ ABSL_GUARDED_BY(mutex_) = false;  // Since the sweeper last looked.
+  std::deque<std::uint64_t> abandoned_ ABSL_GUARDED_BY(mutex_);
   std::jthread sweeper_;  // The last member, so that it stops before the others are destroyed.
 };
 
@@ -278,7 +294,7 @@ absl::StatusOr<message::Buffer> RemoteValuesImpl::Get(const ValueKey& key,
 
 absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
                                            base::MonotonicTime deadline) {
-  if (!IsWhole(message) || TotalBytes(message) == 0) {
+  if (!CanPut(message)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RESULT",
                            "only a result of bytes with SHA-256 is written so");
   }
@@ -309,27 +325,68 @@ absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
   commit.set_reservation(reserved->reservation());
   commit.set_crc32c(gathered.crc32c);
   const auto committed = Call(&Stub::CommitResult, commit, deadline);
-  if (!committed.ok()) return AsUnavailable(committed.status());
-  return committed->stored();
+  if (committed.ok()) return committed->stored();
+  // The database may still have the reservation: the commit was lost, or came so late that the
+  // room only waits for the writer to give it up.
+  Abandon(reserved->reservation());
+  return AsUnavailable(committed.status());
 }
 
-// Frees the room at once, instead of when the reservation expires.
+// Frees the room at once, instead of when the reservation expires. The sweeper tells the database,
+// so that the caller does not wait for a database that is away.
 void RemoteValuesImpl::Abandon(std::uint64_t reservation) {
-  v1::CommitResultRequest request;
-  request.set_reservation(reservation);
-  request.set_abandon(true);
-  (void)rpc::Call(stub_, &Stub::CommitResult, request, options_.call_timeout);
+  const base::MutexLock lock(mutex_);
+  if (abandoned_.size() >= kMaxAbandoned) {
+    spdlog::warn("op=abandon database={} reservation={} is left to expire", options_.address,
+                 abandoned_.front());
+    abandoned_.pop_front();
+  }
+  abandoned_.push_back(reservation);
+  abandoned_more_ = true;
+  abandoned_changed_.NotifyAll();
 }
 
-void RemoteValuesImpl::CloseIdle(const std::stop_token& stop) {
-  while (clock_.Pause(stop, base::Scaled(kSweep))) {
-    std::vector<std::shared_ptr<Connection>> idle;  // Closed without the lock.
-    const base::MutexLock lock(mutex_);
-    for (auto it = connections_.begin(); it != connections_.end();) {
-      const bool unused = it->first != kIndex && clock_.Now() - it->second.used > kIdle;
-      if (unused) idle.push_back(std::move(it->second.connection));
-      it = unused ? connections_.erase(it) : std::next(it);
+void RemoteValuesImpl::Sweep(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      base::MutexLock lock(mutex_);
+      clock_.WaitUntil(abandoned_changed_, lock, stop, clock_.Now() + base::Scaled(kSweep),
+                       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return abandoned_more_; });
+      abandoned_more_ = false;
     }
+    CloseIdle();
+    TellAbandoned();
+  }
+}
+
+void RemoteValuesImpl::CloseIdle() {
+  std::vector<std::shared_ptr<Connection>> idle;  // Closed without the lock.
+  const base::MutexLock lock(mutex_);
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const bool unused = it->first != kIndex && clock_.Now() - it->second.used > kIdle;
+    if (unused) idle.push_back(std::move(it->second.connection));
+    it = unused ? connections_.erase(it) : std::next(it);
+  }
+}
+
+// Ends at the first call that fails: the database is away, and the rest waits for the next time. A
+// slow database must not hold up the destructor, so there is a limit in time too.
+void RemoteValuesImpl::TellAbandoned() {
+  const base::MonotonicTime limit = clock_.Now() + base::Scaled(options_.call_timeout);
+  v1::CommitResultRequest request;
+  request.set_abandon(true);
+  while (clock_.Now() < limit) {
+    {
+      const base::MutexLock lock(mutex_);
+      if (abandoned_.empty()) return;
+      request.set_reservation(abandoned_.front());
+      abandoned_.pop_front();
+    }
+    const auto told = rpc::Call(stub_, &Stub::CommitResult, request, options_.call_timeout);
+    if (told.ok() || absl::IsNotFound(told.status())) continue;
+    const base::MutexLock lock(mutex_);
+    abandoned_.push_back(request.reservation());
+    return;
   }
 }
 
@@ -341,18 +398,21 @@ std::unique_ptr<RemoteValues> RemoteValues::Create(fabric::Fabric& fabric,
   return std::make_unique<RemoteValuesImpl>(fabric, std::move(options), clock);
 }
 
+bool CanPut(const message::Message& message) { return IsWhole(message) && TotalBytes(message) > 0; }
+
 bool IsForPut(const message::Message& message) {
-  return IsWhole(message) && TotalBytes(message) >= kDirectBytes;
+  return CanPut(message) && TotalBytes(message) >= kDirectBytes;
 }
 
 ValuePeers::ValuePeers(fabric::Fabric& fabric, std::string node_id, base::Clock& clock)
     : fabric_(fabric), node_id_(std::move(node_id)), clock_(clock) {}
 
 std::shared_ptr<RemoteValues> ValuePeers::At(const std::string& address) {
+  std::map<std::string, std::shared_ptr<RemoteValues>> gone;  // Destroyed without the lock.
   const base::MutexLock lock(mutex_);
   const auto found = peers_.find(address);
   if (found != peers_.end()) return found->second;
-  if (peers_.size() >= kMaxPeers) peers_.clear();
+  if (peers_.size() >= kMaxPeers) gone.swap(peers_);
   return peers_[address] =
              RemoteValues::Create(fabric_, {.node_id = node_id_, .address = address}, clock_);
 }

@@ -32,9 +32,11 @@ inline constexpr std::uint64_t kDirectBytes = std::uint64_t{1} << 20;
 /// `fabric` and `clock` must outlive it.
 ///
 /// Threading: thread-safe. One-sided operations on one segment take turns. A thread of its own
-/// closes idle connections, because a connection keeps memory that the database has given back.
+/// closes idle connections, because a connection keeps memory that the database has given back. It
+/// also gives up the reservations of puts that failed, again and again until the database knows.
 ///
-/// Blocking: Get and Put return by `deadline`.
+/// Blocking: Get and Put return by `deadline`. The destructor waits for a few call_timeouts at
+/// most, while reservations are left to give up.
 class RemoteValues {
  public:
   static std::unique_ptr<RemoteValues> Create(fabric::Fabric& fabric, RemoteValuesOptions options,
@@ -61,7 +63,9 @@ class RemoteValues {
   RemoteValues() = default;
 };
 
-/// True for a kResult or kReplica that Put takes and that is worth a reservation.
+/// True for a kResult or kReplica that Put takes: of bytes with SHA-256, and not empty.
+bool CanPut(const message::Message& message);
+/// True for a message that Put takes and that is worth a reservation.
 bool IsForPut(const message::Message& message);
 
 /// The RemoteValues of the databases that callers asked for, by address.

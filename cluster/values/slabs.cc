@@ -35,9 +35,10 @@ std::uint32_t NextSegmentId() {
 
 struct Segment {
   std::uint32_t id = 0;
-  bool single = false;  // One slab takes the whole segment.
-  std::unique_ptr<fabric::Region> region;
-  // The enrollments come after the region, so that their accesses are destroyed first.
+  bool single = false;                     // One slab takes the whole segment.
+  std::unique_ptr<fabric::Region> region;  // Constant once the segment is in segments_.
+  // The enrollments have a lock of their own, so that a peer that is let in holds up nobody. They
+  // come after the region, so that their accesses are destroyed first.
   Enrollments enrollments;
   std::map<std::uint64_t, std::uint64_t> free;  // Offset → length; neighbours are joined.
   std::map<std::uint64_t, std::uint64_t> used;  // Offset → length asked for.
@@ -45,7 +46,7 @@ struct Segment {
 
   [[nodiscard]] std::uint64_t size() const { return region->bytes().size(); }
 };
-using Retired = std::vector<std::unique_ptr<Segment>>;
+using Retired = std::vector<std::shared_ptr<Segment>>;
 
 absl::Status Full(std::uint64_t bytes, std::uint64_t limit) {
   return base::MakeError(absl::StatusCode::kResourceExhausted, "VALUE_MEMORY_FULL",
@@ -89,7 +90,8 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   void Retire(std::uint32_t id, Retired& retired) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RetireLongEmpty(Retired& retired) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::uint64_t EmptyBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Segment* Find(std::uint32_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns null when the segment is gone.
+  std::shared_ptr<Segment> Find(std::uint32_t id) const;
 
   void GiveBack(const Place& place);
 
@@ -101,7 +103,8 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   absl::Status refused_ ABSL_GUARDED_BY(grow_mutex_);
   base::MonotonicTime again_ ABSL_GUARDED_BY(grow_mutex_){};
   mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(grow_mutex_);
-  std::map<std::uint32_t, std::unique_ptr<Segment>> segments_ ABSL_GUARDED_BY(mutex_);
+  // Shared with the calls that let a peer into a segment, or fence one, at the moment.
+  std::map<std::uint32_t, std::shared_ptr<Segment>> segments_ ABSL_GUARDED_BY(mutex_);
   std::map<const std::byte*, Segment*> by_address_ ABSL_GUARDED_BY(mutex_);
   // (length, segment, offset) of the free extents in segments of many slabs.
   std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>> free_ ABSL_GUARDED_BY(mutex_);
@@ -204,7 +207,7 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
     stats_.registered_bytes -= size;
     return region.status();
   }
-  auto segment = std::make_unique<Segment>();
+  auto segment = std::make_shared<Segment>();
   segment->id = NextSegmentId();
   segment->single = single;
   segment->empty_since = clock_.Now();
@@ -253,8 +256,13 @@ void SlabsImpl::GiveBack(const Place& place) {
 
 void SlabsImpl::Trim() {
   Retired retired;  // Freed without the lock.
-  const base::MutexLock lock(mutex_);
-  RetireLongEmpty(retired);
+  std::vector<std::shared_ptr<Segment>> rest;
+  {
+    const base::MutexLock lock(mutex_);
+    RetireLongEmpty(retired);
+    for (const auto& [id, segment] : segments_) rest.push_back(segment);
+  }
+  for (const std::shared_ptr<Segment>& segment : rest) segment->enrollments.DropDead();
 }
 
 void SlabsImpl::RetireLongEmpty(Retired& retired) {
@@ -284,9 +292,10 @@ void SlabsImpl::Retire(std::uint32_t id, Retired& retired) {
   segments_.erase(found);
 }
 
-Segment* SlabsImpl::Find(std::uint32_t id) const {
+std::shared_ptr<Segment> SlabsImpl::Find(std::uint32_t id) const {
+  const base::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
-  return found == segments_.end() ? nullptr : found->second.get();
+  return found == segments_.end() ? nullptr : found->second;
 }
 
 std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const {
@@ -306,8 +315,7 @@ std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const 
 
 absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Enroll(std::uint32_t id, const std::string& peer,
                                                        const fabric::Offer& offer) {
-  const base::MutexLock lock(mutex_);
-  Segment* segment = Find(id);
+  const std::shared_ptr<Segment> segment = Find(id);
   if (segment == nullptr) {
     return base::MakeError(absl::StatusCode::kNotFound, "SEGMENT_UNKNOWN",
                            "segment " + std::to_string(id) + " is gone; look the value up again");
@@ -316,8 +324,7 @@ absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Enroll(std::uint32_t id, const s
 }
 
 bool SlabsImpl::Fence(std::uint32_t id, const std::string& peer) {
-  const base::MutexLock lock(mutex_);
-  Segment* segment = Find(id);
+  const std::shared_ptr<Segment> segment = Find(id);
   return segment == nullptr || segment->enrollments.Fence(peer);
 }
 

@@ -57,7 +57,8 @@ struct SlabsStats {
 /// them.
 ///
 /// Blocking: Take may register a segment, which takes milliseconds for 64 MiB. When the machine has
-/// no memory for one, Take fails at once during the next kRegisterPause.
+/// no memory for one, Take fails at once during the next kRegisterPause. Enroll and Fence wait as
+/// Region::Accept and Access::Revoke do, and hold up no other call.
 ///
 /// Invariants: registered_bytes <= limit_bytes. Slabs never overlap and begin at multiples of 64.
 /// Rounding costs at most 63 bytes or 1/16 of a slab, whichever is more.
@@ -82,8 +83,8 @@ class Slabs {
   /// Lets the process of node `peer` into a segment, which ends an earlier enrollment of that node.
   /// An enrollment ends with the segment, or with the peer's process.
   ///
-  /// Errors: NOT_FOUND (SEGMENT_UNKNOWN: the segment is gone; look the value up again), and those
-  /// of Region::Accept.
+  /// Errors: NOT_FOUND (SEGMENT_UNKNOWN: the segment is gone; look the value up again),
+  /// RESOURCE_EXHAUSTED (TOO_MANY_PEERS), and those of Region::Accept.
   virtual absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment,
                                                       const std::string& peer,
                                                       const fabric::Offer& offer) = 0;
@@ -91,7 +92,8 @@ class Slabs {
   /// effect there any more, and false when the backend cannot promise that yet (shm, while the
   /// peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
-  /// Gives back the segments that have been empty for long enough. Call it from time to time.
+  /// Gives back the segments that have been empty for long enough, and forgets peers that are dead.
+  /// Call it from time to time.
   virtual void Trim() = 0;
   [[nodiscard]] virtual SlabsStats stats() const = 0;
 

@@ -68,6 +68,7 @@ class RegionIndex final : public ValueIndex {
   void Remove(const ValueKey& key) override;
   absl::StatusOr<fabric::RemoteRegion> Enroll(const std::string& peer,
                                               const fabric::Offer& offer) override;
+  void Trim() override { enrollments_.DropDead(); }
 
  private:
   std::byte* BucketOf(const ValueKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -80,7 +81,7 @@ class RegionIndex final : public ValueIndex {
   // Its bytes are written under mutex_ only.
   const std::unique_ptr<fabric::Region> region_;
   base::Mutex mutex_;
-  Enrollments enrollments_ ABSL_GUARDED_BY(mutex_);
+  Enrollments enrollments_;
 };
 
 std::byte* RegionIndex::FindLine(const ValueKey& key, std::byte* bucket) {
@@ -125,7 +126,6 @@ void RegionIndex::Remove(const ValueKey& key) {
 
 absl::StatusOr<fabric::RemoteRegion> RegionIndex::Enroll(const std::string& peer,
                                                          const fabric::Offer& offer) {
-  const base::MutexLock lock(mutex_);
   return enrollments_.Enroll(*region_, peer, offer);
 }
 

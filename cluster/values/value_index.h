@@ -58,9 +58,11 @@ class ValueIndex {
   /// Removes the entry of `key`, if there is one. No read that starts after it returns finds the
   /// entry.
   virtual void Remove(const ValueKey& key) = 0;
-  /// Lets the process of node `peer` in, as Slabs::Enroll does.
+  /// Lets the process of node `peer` in, as Slabs::Enroll does, and holds up no other call.
   virtual absl::StatusOr<fabric::RemoteRegion> Enroll(const std::string& peer,
                                                       const fabric::Offer& offer) = 0;
+  /// Forgets peers that are dead. Call it from time to time.
+  virtual void Trim() = 0;
 
  protected:
   ValueIndex() = default;

@@ -4,14 +4,16 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/message/sender_name.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
 namespace {
 
-bool Knows(const node::Routing& table, const std::string& node_id) {
-  return std::ranges::any_of(table.table().alive(),
-                             [&](const v1::Endpoint& node) { return node.node_id() == node_id; });
+bool Knows(const node::Routing& table, const std::string& sender) {
+  return std::ranges::any_of(table.table().alive(), [&](const v1::Endpoint& node) {
+    return message::SenderName(node.node_id()) == sender;
+  });
 }
 
 }  // namespace

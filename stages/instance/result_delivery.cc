@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
@@ -12,6 +14,29 @@ namespace {
 
 /// This is shorter than the life of a reservation.
 constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
+/// Between attempts to write a result that no ring holds.
+constexpr base::Duration kPause = std::chrono::milliseconds(250);
+
+/// Returns nullopt when no database took the result so. A result that a database has all the same
+/// does no harm.
+std::optional<node::Delivered> Write(const message::Message& message, const node::Routing& routing,
+                                     const ResultWays& ways, base::MonotonicTime deadline) {
+  for (const v1::Endpoint& database : routing.DatabasesFor(message.header.uid)) {
+    const base::MonotonicTime now = ways.clock.Now();
+    if (now >= deadline) break;
+    telemetry::ScopedSpan span(ways.spans, message.header.uid, "send");
+    span.Set("to", database.node_id());
+    const absl::StatusOr<bool> stored =
+        ways.values.At(database.address())
+            ->Put(message, std::min(deadline, now + base::Scaled(kPutTimeout)));
+    span.Set("outcome", stored.ok() ? "written" : base::GetReason(stored.status()).reason);
+    if (stored.ok())
+      return node::Delivered{.endpoint = database, .attempt = message.header.attempt};
+    spdlog::info("uid={} the result was not written to {}: {}", message.header.uid.ToString(),
+                 database.node_id(), base::Message(stored.status()));
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -23,26 +48,29 @@ void AddSha256(std::vector<message::Artifact>& artifacts) {
   }
 }
 
-std::optional<node::Delivered> PutResult(const message::Message& message,
-                                         const node::Routing& routing, values::ValuePeers& peers,
-                                         telemetry::Spans& spans, base::Clock& clock,
-                                         base::MonotonicTime deadline) {
-  if (!values::IsForPut(message)) return std::nullopt;
-  const std::vector<v1::Endpoint> databases = routing.DatabasesFor(message.header.uid);
-  if (databases.empty()) return std::nullopt;
-  const v1::Endpoint& database = databases.front();
-  telemetry::ScopedSpan span(spans, message.header.uid, "send");
-  span.Set("to", database.node_id());
-  const absl::StatusOr<bool> stored =
-      peers.At(database.address())
-          ->Put(message, std::min(deadline, clock.Now() + base::Scaled(kPutTimeout)));
-  span.Set("outcome", stored.ok() ? "written" : base::GetReason(stored.status()).reason);
-  if (!stored.ok()) {
-    spdlog::info("uid={} the result goes to {} by message: {}", message.header.uid.ToString(),
-                 database.node_id(), base::Message(stored.status()));
-    return std::nullopt;
+absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
+                                              const node::Routing& routing, const ResultWays& ways,
+                                              base::Duration patience,
+                                              base::MonotonicTime deadline) {
+  const base::MonotonicTime until = std::min(deadline, ways.clock.Now() + patience);
+  if (values::IsForPut(message)) {
+    if (auto written = Write(message, routing, ways, deadline)) return *std::move(written);
   }
-  return node::Delivered{.endpoint = database, .attempt = message.header.attempt};
+  node::Destination target = node::Destination::DatabasesFor(message.header.uid);
+  target.patience = patience;
+  auto sent = ways.outbox.Deliver(message, target, deadline);
+  if (base::GetReason(sent.status()).reason != "MESSAGE_TOO_LARGE" || !values::CanPut(message)) {
+    return sent;
+  }
+  // No ring holds it, so a database must have room. The pauses keep the caller, who retries at
+  // once, from asking without end.
+  while (true) {
+    if (auto written = Write(message, routing, ways, deadline)) return *std::move(written);
+    if (ways.clock.Now() + base::Scaled(kPause) >= until) break;
+    ways.clock.Pause({}, base::Scaled(kPause));
+  }
+  return base::MakeError(absl::StatusCode::kUnavailable, "RESULT_NOT_TAKEN",
+                         "no database takes the result now, and it is too large for their rings");
 }
 
 }  // namespace onepiece::instance

@@ -1,9 +1,9 @@
 // Helpers that send the last stage's outputs to the job's database.
 #pragma once
 
-#include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/message/message.h"
 #include "cluster/node/outbox.h"
@@ -17,11 +17,30 @@ namespace onepiece::instance {
 /// result is made. Reads the bytes.
 void AddSha256(std::vector<message::Artifact>& artifacts);
 
-/// Writes a large result (values::IsForPut) straight into the memory of its first database, and
-/// records a span "send". Returns nullopt when the result must be sent by message.
-std::optional<node::Delivered> PutResult(const message::Message& message,
-                                         const node::Routing& routing, values::ValuePeers& peers,
-                                         telemetry::Spans& spans, base::Clock& clock,
-                                         base::MonotonicTime deadline);
+/// How results reach databases. Borrowed.
+struct ResultWays {
+  node::Outbox& outbox;
+  values::ValuePeers& values;
+  telemetry::Spans& spans;  ///< Gets a span "send" for each attempt.
+  base::Clock& clock;
+};
+
+/// Delivers a result to one of the job's databases, the best place first. A large result
+/// (values::IsForPut) is written straight into a database's memory, and goes by message when no
+/// database takes it so. A small one goes by message, and is written when it is too large for the
+/// rings.
+///
+/// Blocking: by message for `patience`, and 5 s for each database that it is written to, always
+/// until `deadline` at most.
+///
+/// Errors:
+///   - UNAVAILABLE (RESULT_NOT_TAKEN): the rings are too small for it, and no database has room to
+///     write it now. Retry.
+///   - those of Outbox::Deliver; MESSAGE_TOO_LARGE only for outputs that nobody can write
+///     (values::CanPut).
+absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
+                                              const node::Routing& routing, const ResultWays& ways,
+                                              base::Duration patience,
+                                              base::MonotonicTime deadline);
 
 }  // namespace onepiece::instance

@@ -178,19 +178,19 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   message.header.kind = message::Kind::kResult;
   const std::string stage = std::exchange(message.header.stage, "");
   const base::MonotonicTime deadline = message.header.deadline;
-  auto delivered = PutResult(message, *parts_.view.routing(), parts_.values, parts_.spans,
-                             parts_.clock, deadline);
-  if (!delivered.has_value()) {
-    node::Destination target = node::Destination::DatabasesFor(message.header.uid);
-    target.patience = base::Scaled(kDeliverTurn);
-    ONEPIECE_ASSIGN_OR_RETURN(delivered, parts_.outbox.Deliver(message, target, deadline));
-  }
+  const ResultWays ways{.outbox = parts_.outbox,
+                        .values = parts_.values,
+                        .spans = parts_.spans,
+                        .clock = parts_.clock};
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const node::Delivered delivered,
+      DeliverResult(message, *parts_.view.routing(), ways, base::Scaled(kDeliverTurn), deadline));
   // Until the database has stored the result it holds the job: if it dies, the job is lost.
   v1::UpdateJobRequest update;
   v1::WorkHolder& holder = *update.add_placed();
-  holder.set_node_id(delivered->endpoint.node_id());
-  holder.set_incarnation(delivered->endpoint.incarnation());
-  holder.set_attempt(delivered->attempt);
+  holder.set_node_id(delivered.endpoint.node_id());
+  holder.set_incarnation(delivered.endpoint.incarnation());
+  holder.set_attempt(delivered.attempt);
   holder.set_from(stage);
   holder.set_stage(stage);
   holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +

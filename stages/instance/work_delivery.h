@@ -33,7 +33,8 @@ namespace onepiece::instance {
 /// Ownership: borrows everything that it is given.
 /// Threading: Deliver runs on the deliverer's thread. SendLeft may run beside it on another thread,
 /// with other items.
-/// Blocking: a delivery looks for a taker for about a second.
+/// Blocking: a delivery looks for a taker for about a second. A large result has 5 s more for each
+/// database (DeliverResult).
 class WorkDelivery {
  public:
   struct Parts {

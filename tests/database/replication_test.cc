@@ -329,7 +329,11 @@ class ReplicationTest : public QObject {
                      replicator.Enqueue(uid, change);
                    }});
     DeadRings rings;
-    replicator.Start(store, rings, [&](const base::Uid& uid) { return store.Confirm(uid); });
+    const auto fabric =
+        *fabric::Fabric::Open("shm://dead-" + base::Uid::GenerateRandom().ToString());
+    values::ValuePeers values(*fabric, "db-1", clock);
+    replicator.Start(store, {.outbox = rings, .values = values},
+                     [&](const base::Uid& uid) { return store.Confirm(uid); });
     const auto state = [&](const v1::JobRecord& record) {
       return store.Get(record.job().uid())->job().state();
     };
@@ -351,6 +355,7 @@ class ReplicationTest : public QObject {
     clock.Advance(base::Scaled(2ms));
     QVERIFY(Eventually([&] { return state(record) == Job::SUCCEEDED; }));
     QVERIFY(sent(2));  // The hint; the peer is in the routing.
+    QCOMPARE(replicator.confirmed_alone(), std::uint64_t{1});
     // The peer counts as away, so results do not wait for it until it is tried again.
     QVERIFY(Eventually([&] { return !replicator.CanCopy(uid); }));
     clock.Advance(base::Scaled(10s));

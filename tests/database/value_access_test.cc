@@ -7,13 +7,16 @@
 
 #include <QtTest>
 #include <array>
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
+#include "tests/values/slow_fabric.h"
 
 namespace onepiece::database {
 namespace {
@@ -214,6 +217,20 @@ class ValueAccessTest : public QObject {
     QVERIFY(kept_.empty());
   }
 
+  // Nobody gives it up, and this process lives on.
+  void RoomOfAWriterThatNeverGivesUp_IsFreeInTime() {
+    const auto place = values_->Reserve(Request({std::string(1000, 'a')}), Store());
+    Write(*place, std::string(1000, 'a'));
+    Expire();
+    clock_.Advance(base::Scaled(ValueAccess::kFenceLimit) - 2ms);
+    values_->Sweep();
+    QCOMPARE(values_->reservations(), std::size_t{1});
+    clock_.Advance(2ms);
+    values_->Sweep();
+    QCOMPARE(values_->reservations(), std::size_t{0});
+    QCOMPARE(values_->slabs().stats().slabs, std::uint64_t{0});
+  }
+
   void RoomOfAKilledWriter_IsFreeOnceItIsDead() {
     WriterProcess writer(uri_);
     const auto place = values_->Reserve(Request({std::string(1000, 'a')}), Store());
@@ -244,6 +261,49 @@ class ValueAccessTest : public QObject {
              std::string("TOO_MANY_RESERVATIONS"));
   }
 
+  void PeerThatIsLetInSlowly_HoldsUpNobody() {
+    values::SlowFabric slow(*fabric_);
+    const auto values = *ValueAccess::Create(slow, {.budget_bytes = 1 << 20}, clock_);
+    const auto place = values->Reserve(Request({"a"}), Store());
+    const auto open = [&](const std::string& peer) {
+      v1::OpenSegmentRequest request;
+      request.set_node_id(peer);
+      request.set_segment(place->segment());
+      request.set_offer((*slow.Dial())->offer().Serialize());
+      return values->OpenSegment(request).ok();
+    };
+    slow.gate().HoldNext();
+    std::atomic<bool> first{false};
+    std::atomic<int> done{0};
+    std::jthread waiting([&] { first = open("first"); });
+    QVERIFY(slow.gate().WaitUntilHeld());
+    std::jthread others([&] {
+      done += open("second") ? 1 : 0;
+      done += values->Reserve(Request({"b"}), Store()).ok() ? 1 : 0;
+      done += values->slabs().Take(1000).ok() ? 1 : 0;
+      values->Sweep();
+      ++done;
+    });
+    const bool went_on = testing::Eventually([&] { return done == 4; });
+    slow.gate().Release();
+    waiting.join();
+    others.join();
+    QVERIFY(went_on);
+    QVERIFY(first);
+  }
+
+  void NodeIds_HaveUpTo128Bytes() {
+    v1::ReserveResultRequest request = Request({"a"});
+    request.set_sender(std::string(128, 's'));
+    const auto place = values_->Reserve(request, Store());
+    QVERIFY2(place.ok(), place.status().ToString().c_str());
+    v1::OpenSegmentRequest open;
+    open.set_node_id(request.sender());
+    open.set_segment(place->segment());
+    open.set_offer((*fabric_->Dial())->offer().Serialize());
+    QVERIFY(values_->OpenSegment(open).ok());
+  }
+
   void UnwantedResult_IsToldSoBeforeItIsWritten() {
     wanted_ = false;
     const auto place = values_->Reserve(Request({"a"}), Store());
@@ -257,7 +317,7 @@ class ValueAccessTest : public QObject {
     const std::vector<std::pair<const char*, Edit>> cases = {
         {"BAD_UID", [](auto& r) { r.set_uid("x"); }},
         {"BAD_NODE", [](auto& r) { r.clear_sender(); }},
-        {"BAD_NODE", [](auto& r) { r.set_sender(std::string(64, 's')); }},
+        {"BAD_NODE", [](auto& r) { r.set_sender(std::string(129, 's')); }},
         {"BAD_APP", [](auto& r) { r.set_app_id(std::string(64, 's')); }},
         {"BAD_TIME", [](auto& r) { r.mutable_create_time()->set_nanos(-1); }},
         {"BAD_TIME", [](auto& r) { r.mutable_create_time()->set_seconds(1LL << 62); }},

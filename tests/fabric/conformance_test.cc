@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/fault.h"
+#include "cluster/fabric/wire.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -248,6 +249,16 @@ class ConformanceTest : public QObject {
     if (what == "details") remote.details += "x";
     if (what == "path") remote.address += "/../x";
     QCOMPARE(dialer->Connect(remote).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+
+  void Register_TakesTheLabelOfAnyName() {
+    for (const std::string& name :
+         {std::string("instance-host.example.com-1"), std::string(128, '.'),
+          std::string("жук/../x"), std::string()}) {
+      const auto region = backend_->get().Register(4096, LabelOf(name));
+      QVERIFY2(region.ok(), region.status().ToString().c_str());
+    }
+    QCOMPARE(LabelOf("a.b_c-1"), std::string("a-b_c-1"));
   }
 
   void Register_RefusesWhatIsNotARegion_data() {

@@ -14,16 +14,19 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
+#include "cluster/fabric/shm/segment.h"
+#include "cluster/fabric/wire.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::fabric {
 namespace {
 
-// A child process that has registered a region and waits to be killed.
+// A child process that has registered regions and waits to be killed.
 struct DoomedChild {
   pid_t pid = -1;
-  RemoteRegion remote;
+  RemoteRegion remote;  // The first of `regions`.
+  std::vector<RemoteRegion> regions;
   void Kill() {
     if (pid > 0) {
       kill(pid, SIGKILL);
@@ -34,16 +37,20 @@ struct DoomedChild {
   ~DoomedChild() { Kill(); }
 };
 
-void StartChild(const std::string& cluster, DoomedChild& child) {
+void StartChild(const std::string& cluster, DoomedChild& child, int segments = 1) {
   int fds[2];
   QCOMPARE(pipe(fds), 0);
   child.pid = fork();
   QVERIFY(child.pid >= 0);
   if (child.pid == 0) {
     auto fabric = Fabric::Open("shm://" + cluster);
-    auto region = (*fabric)->Register(4096, "child");
-    const auto link = *ConnectLoopback(**fabric, **region);
-    const std::string bytes = link.access->remote().Serialize();
+    std::vector<std::unique_ptr<Region>> regions;
+    std::string bytes;
+    for (int i = 0; i < segments; ++i) {
+      regions.push_back(*(*fabric)->Register(4096, "child"));
+      const auto link = *ConnectLoopback(**fabric, *regions.back());
+      AppendText(bytes, link.access->remote().Serialize());
+    }
     if (write(fds[1], bytes.data(), bytes.size()) < 0) _exit(1);
     close(fds[1]);
     while (true) pause();
@@ -55,9 +62,13 @@ void StartChild(const std::string& cluster, DoomedChild& child) {
     bytes.append(buffer.data(), static_cast<std::size_t>(count));
   }
   close(fds[0]);
-  auto remote = RemoteRegion::Parse(bytes);
-  QVERIFY(remote.ok());
-  child.remote = *remote;
+  WireReader reader(bytes);
+  for (int i = 0; i < segments; ++i) {
+    const auto remote = RemoteRegion::Parse(reader.Text(bytes.size()));
+    QVERIFY(remote.ok());
+    child.regions.push_back(*remote);
+  }
+  child.remote = child.regions.front();
 }
 
 }  // namespace
@@ -174,6 +185,18 @@ class ShmTest : public QObject {
     auto removed = UnlinkStale(cluster_);
     QVERIFY(removed.ok());
     QCOMPARE(*removed, 1);
+  }
+
+  void SegmentsThatWereOnlyAttached_AreForgotten() {
+    DoomedChild child;
+    StartChild(cluster_, child, 50);
+    const std::size_t before = ShmSegment::RegisteredSegments();
+    for (const RemoteRegion& remote : child.regions) {
+      QVERIFY((*fabric_->Dial())->Connect(remote).ok());  // And at once closed.
+      QVERIFY(ShmSegment::RegisteredSegments() <= before + 2);
+    }
+    child.Kill();
+    QCOMPARE(*UnlinkStale(cluster_), 50);
   }
 
   void UnlinkStale_LeavesSegmentsOfTheLivingAndOfOthers() {

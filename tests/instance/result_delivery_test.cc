@@ -2,8 +2,11 @@
 #include "stages/instance/result_delivery.h"
 
 #include <QtTest>
+#include <algorithm>
 
+#include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::instance {
@@ -30,16 +33,58 @@ message::Message Result(std::size_t bytes) {
 class ResultDeliveryTest : public QObject {
   Q_OBJECT
 
-  database::DatabaseCluster cluster_;
+  std::unique_ptr<database::DatabaseCluster> cluster_;
   telemetry::Spans spans_{"inst"};
 
-  std::optional<node::Delivered> Put(const message::Message& message) {
-    values::ValuePeers peers(cluster_.fabric(), "inst");
-    return PutResult(message, *cluster_.view().routing(), peers, spans_, base::SystemClock(),
-                     base::SystemClock().Now() + base::Scaled(10s));
+  absl::StatusOr<node::Delivered> Deliver(const message::Message& message,
+                                          base::Duration limit = 10s) {
+    values::ValuePeers peers(cluster_->fabric(), "inst");
+    const ResultWays ways{.outbox = cluster_->outbox(),
+                          .values = peers,
+                          .spans = spans_,
+                          .clock = base::SystemClock()};
+    return DeliverResult(message, *cluster_->view().routing(), ways, base::Scaled(1s),
+                         base::SystemClock().Now() + base::Scaled(limit));
+  }
+  std::size_t Written(const message::Message& message) const {
+    const auto spans = spans_.Find(message.header.uid);
+    return static_cast<std::size_t>(std::ranges::count_if(
+        spans, [](const auto& span) { return span.attributes().at("outcome") == "written"; }));
+  }
+  bool HasResult(const std::string& database, const message::Message& message) {
+    return database::Eventually([&] {
+      const auto artifact =
+          cluster_->at(database).node->store().FindArtifact(message.header.uid.ToString(), "video");
+      return artifact.ok() && artifact->data.text() == message.artifacts[0].data.text();
+    });
+  }
+  void AddDatabase(const std::string& id, std::uint64_t ring_bytes = 16 << 20) {
+    cluster_->AddDatabase(id, {}, {.options = [ring_bytes](database::DatabaseNodeOptions& options) {
+                            options.inbox.capacity_bytes = ring_bytes;
+                          }});
+  }
+
+  /// Leaves the database no room for results that are written straight into its memory.
+  void ReserveAll(const std::string& id) {
+    v1::DatabaseService::Stub stub(rpc::MakeChannel(cluster_->at(id).server->address()));
+    while (true) {
+      v1::ReserveResultRequest request;
+      request.set_uid(base::Uid::GenerateRandom().ToString());
+      request.set_sender("another");
+      v1::ResultArtifact& artifact = *request.add_artifacts();
+      artifact.set_artifact("video");
+      artifact.set_size_bytes(1);
+      artifact.set_sha256(std::string(64, 'a'));
+      const auto reserved = rpc::Call(stub, &v1::DatabaseService::Stub::ReserveResult, request, 5s);
+      if (absl::IsResourceExhausted(reserved.status())) return;
+      database::Require(reserved.status());
+    }
   }
 
  private Q_SLOTS:
+  void init() { cluster_ = std::make_unique<database::DatabaseCluster>(); }
+  void cleanup() { cluster_.reset(); }
+
   void AddSha256_KnowsTheAnswer_AndKeepsWhatIsThere() {
     // FIPS 180-4's example "abc".
     std::vector<message::Artifact> artifacts = {message::BytesArtifact("a", "", "abc"),
@@ -53,33 +98,64 @@ class ResultDeliveryTest : public QObject {
     QVERIFY(artifacts[2].sha256.empty());
   }
 
-  void WithoutADatabase_ItGoesByMessage() { QVERIFY(!Put(Result(2'000'000)).has_value()); }
-
-  void LargeResult_IsWritten_AndItsHolderIsTheFirstDatabase() {
-    cluster_.AddDatabase("db-1");
-    cluster_.AddDatabase("db-2");
-    const message::Message message = Result(2'000'000);
-    const std::string uid = message.header.uid.ToString();
-    const auto delivered = Put(message);
-    QVERIFY(delivered.has_value());
-    QCOMPARE(delivered->endpoint.node_id(), cluster_.Order(uid)[0]);
-    QVERIFY(delivered->endpoint.incarnation() > 0);
-    QCOMPARE(delivered->attempt, 3u);
-    auto& store = cluster_.at(delivered->endpoint.node_id()).node->store();
-    QVERIFY(database::Eventually([&] { return store.FindArtifact(uid, "video").ok(); }));
-    QVERIFY(store.FindArtifact(uid, "video")->data.text() == message.artifacts[0].data.text());
-    const auto spans = spans_.Find(message.header.uid);
-    QCOMPARE(spans.size(), std::size_t{1});
-    QCOMPARE(spans[0].attributes().at("outcome"), std::string("written"));
+  void WithoutADatabase_NobodyTakesIt() {
+    QVERIFY(absl::IsUnavailable(Deliver(Result(2'000'000)).status()));
+    QVERIFY(absl::IsUnavailable(Deliver(Result(1000)).status()));
   }
 
-  void SmallResult_AndADatabaseThatIsAway_GoByMessage() {
+  void LargeResult_IsWritten_AndItsHolderIsTheFirstDatabase() {
+    AddDatabase("db-1");
+    AddDatabase("db-2");
+    const message::Message message = Result(2'000'000);
+    const auto delivered = Deliver(message);
+    QVERIFY2(delivered.ok(), delivered.status().ToString().c_str());
+    QCOMPARE(delivered->endpoint.node_id(), cluster_->Order(message.header.uid.ToString())[0]);
+    QVERIFY(delivered->endpoint.incarnation() > 0);
+    QCOMPARE(delivered->attempt, 3u);
+    QVERIFY(HasResult(delivered->endpoint.node_id(), message));
+    QCOMPARE(Written(message), std::size_t{1});
+  }
+
+  void SmallResult_GoesByMessage() {
+    AddDatabase("db-1");
     const message::Message small = Result(1000);
-    QVERIFY(!Put(small).has_value());
-    QVERIFY(spans_.Find(small.header.uid).empty());
-    const message::Message large = Result(2'000'000);
-    cluster_.Kill(cluster_.Order(large.header.uid.ToString())[0]);
-    QVERIFY(!Put(large).has_value());
+    const auto delivered = Deliver(small);
+    QVERIFY2(delivered.ok(), delivered.status().ToString().c_str());
+    QVERIFY(HasResult("db-1", small));
+    QCOMPARE(Written(small), std::size_t{0});
+  }
+
+  void FirstDatabaseDead_TheNextOneGetsIt() {
+    AddDatabase("db-1", 1 << 20);
+    AddDatabase("db-2", 1 << 20);
+    const message::Message message = Result(2'000'000);
+    const auto order = cluster_->Order(message.header.uid.ToString());
+    cluster_->Kill(order[0]);
+    const auto delivered = Deliver(message);
+    QVERIFY2(delivered.ok(), delivered.status().ToString().c_str());
+    QCOMPARE(delivered->endpoint.node_id(), order[1]);
+    QVERIFY(HasResult(order[1], message));
+  }
+
+  // It is too small for a reservation by itself.
+  void SmallResultThatNoRingHolds_IsWritten() {
+    AddDatabase("db-1", 1 << 20);
+    const message::Message message = Result(700'000);
+    const auto delivered = Deliver(message);
+    QVERIFY2(delivered.ok(), delivered.status().ToString().c_str());
+    QVERIFY(HasResult("db-1", message));
+    QCOMPARE(Written(message), std::size_t{1});
+  }
+
+  // The caller retries it until the job's deadline.
+  void ResultThatNobodyTakes_IsUnavailable() {
+    AddDatabase("db-1", 1 << 20);
+    ReserveAll("db-1");
+    for (const std::size_t bytes : {700'000, 2'000'000}) {
+      const auto delivered = Deliver(Result(bytes));
+      QCOMPARE(delivered.status().code(), absl::StatusCode::kUnavailable);
+      QCOMPARE(Reason(delivered.status()), std::string("RESULT_NOT_TAKEN"));
+    }
   }
 };
 

@@ -8,6 +8,7 @@
 
 #include "cluster/base/crc32c.h"
 #include "cluster/base/status.h"
+#include "cluster/message/sender_name.h"
 #include "tests/test_main.h"
 
 namespace onepiece::message {
@@ -289,6 +290,25 @@ class MessageTest : public QObject {
     QCOMPARE(base::GetReason(encoded.status()).reason, std::string("MALFORMED_MESSAGE"));
     QVERIFY2(QString::fromStdString(base::Message(encoded.status())).contains(what),
              base::Message(encoded.status()).c_str());
+  }
+
+  void SenderName_FitsTheHeader_AndTellsNodesApart() {
+    const std::string short_id(63, 'n');
+    QCOMPARE(SenderName(short_id), short_id);
+    std::string id = "instance-" + std::string(55, 'h');  // 64 bytes.
+    for (const std::size_t bytes : {64, 128}) {
+      id.resize(bytes, '.');
+      const std::string name = SenderName(id);
+      const std::uint32_t crc = base::Crc32c(std::as_bytes(std::span(id)));
+      QCOMPARE(name, id.substr(0, 54) + "~" + QString::asprintf("%08x", crc).toStdString());
+      QCOMPARE(name.size(), std::size_t{63});
+      std::string other = id;
+      other.back() = 'x';
+      QVERIFY(SenderName(other) != name);
+      Message message = Example();
+      message.header.sender = name;
+      QVERIFY(Encode(message).ok());
+    }
   }
 };
 

@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fault.h"
 #include "cluster/message/message.h"
+#include "cluster/message/sender_name.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/outbox.h"
 #include "cluster/ring/producer.h"
@@ -207,6 +208,23 @@ class TransportTest : public QObject {
     if (bytes > 0) {
       QCOMPARE(reinterpret_cast<std::uintptr_t>(got.artifacts[0].data.bytes().data()) % 64,
                std::uintptr_t{0});
+    }
+  }
+
+  // The default id of a node is made of its host's name, which may have dots.
+  void NodeIds_MayHaveDots_And128Characters() {
+    for (const std::size_t bytes : {30, 128}) {
+      std::string id = "instance-host.example.com-1";
+      id.resize(bytes, '.');
+      Receiver receiver(*fabric_, id);
+      cluster_->Set({receiver.endpoint});
+      const auto outbox = Outbox::Create(*fabric_, cluster_->view(), {.node_id = id});
+      const auto delivered = outbox->Deliver(MakeMessage(1000), kDiffuse, In(seconds(10)));
+      QVERIFY2(delivered.ok(), base::Message(delivered.status()).c_str());
+      const auto received = receiver.inbox->Receive(In(seconds(10)));
+      QVERIFY2(received.ok(), base::Message(received.status()).c_str());
+      QCOMPARE(received->message.header.sender, message::SenderName(id));
+      outbox->Close();
     }
   }
 

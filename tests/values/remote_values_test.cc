@@ -10,6 +10,8 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
+#include "cluster/rpc/server.h"
+#include "cluster/rpc/status.h"
 #include "tests/database/database_cluster.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -44,6 +46,59 @@ std::string Pattern(std::uint64_t seed, std::size_t bytes) {
   for (std::size_t i = 0; i + 8 <= bytes; i += 8) std::memcpy(text.data() + i, &seed, 8);
   return text;
 }
+
+/// A database's values behind gRPC. Every commit is lost, and so is every 100th give-up: half of
+/// the commits on their way to the database, and the answers of the others.
+class LossyDatabase final : public v1::DatabaseService::Service {
+ public:
+  explicit LossyDatabase(fabric::Fabric& fabric)
+      : values_(*database::ValueAccess::Create(fabric, {.budget_bytes = 1 << 20}, clock_)) {
+    server_.AddService(*this);
+    database::Require(server_.Start().status());
+  }
+  ~LossyDatabase() override { server_.Shutdown(base::Duration::zero()); }
+  [[nodiscard]] const std::string& address() const { return server_.address(); }
+  [[nodiscard]] std::size_t reservations() const { return values_->reservations(); }
+  [[nodiscard]] int lost_commits() const { return lost_commits_; }
+  [[nodiscard]] int lost_abandons() const { return lost_abandons_; }
+
+  grpc::Status OpenSegment(grpc::ServerContext*, const v1::OpenSegmentRequest* request,
+                           v1::OpenSegmentResponse* response) override {
+    return Answer(values_->OpenSegment(*request), response);
+  }
+  grpc::Status ReserveResult(grpc::ServerContext*, const v1::ReserveResultRequest* request,
+                             v1::ReserveResultResponse* response) override {
+    return Answer(values_->Reserve(*request, store_), response);
+  }
+  grpc::Status CommitResult(grpc::ServerContext*, const v1::CommitResultRequest* request,
+                            v1::CommitResultResponse* response) override {
+    const grpc::Status lost(grpc::StatusCode::UNAVAILABLE, "lost");
+    if (request->abandon()) {
+      if (++abandons_ % 100 != 0) return Answer(values_->Commit(*request, store_), response);
+      ++lost_abandons_;
+      return lost;
+    }
+    if (++lost_commits_ % 2 == 0) (void)values_->Commit(*request, store_);
+    return lost;
+  }
+
+ private:
+  template <typename T>
+  static grpc::Status Answer(absl::StatusOr<T> result, T* response) {
+    if (!result.ok()) return rpc::ToGrpc(result.status());
+    *response = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+  base::ManualClock clock_;  // It stands still, so no reservation expires.
+  const std::unique_ptr<database::ValueAccess> values_;
+  const database::ValueAccess::Store store_ = {
+      .wants = [](const base::Uid&) { return true; },
+      .keep = [](const database::ResultBundle&, message::Kind,
+                 const std::string&) { return true; }};
+  std::atomic<int> lost_commits_{0}, abandons_{0}, lost_abandons_{0};
+  rpc::Server server_{rpc::ServerOptions{}};
+};
 
 void Fabrics() {
   QTest::addColumn<QString>("uri");
@@ -210,6 +265,25 @@ class RemoteValuesTest : public QObject {
     QVERIFY(refused(Result({})));
     QVERIFY(refused(Result({""})));
     QVERIFY(!IsForPut(Result({Pattern(1, kDirectBytes - 1)})));
+  }
+
+  void LostCommits_LeakNoReservation() {
+    constexpr int kCommits = 10'000;
+    const auto fabric =
+        *fabric::Fabric::Open("shm://lossy-" + base::Uid::GenerateRandom().ToString());
+    LossyDatabase database(*fabric);
+    const auto client =
+        RemoteValues::Create(*fabric, {.node_id = "writer", .address = database.address()});
+    const message::Message message = Result({"value"});
+    const auto limit = base::SystemClock().Now() + base::Scaled(120s);
+    while (database.lost_commits() < kCommits) {
+      // Now and then there is no room for a moment, because the give-ups come later.
+      const absl::Status failed = client->Put(message, Soon()).status();
+      QVERIFY(absl::IsUnavailable(failed) || absl::IsResourceExhausted(failed));
+      QVERIFY2(base::SystemClock().Now() < limit, "the reservations are all taken");
+    }
+    QVERIFY(Eventually([&] { return database.reservations() == 0; }));
+    QVERIFY(database.lost_abandons() >= kCommits / 100);
   }
 
   void Deadline_IsKept() {

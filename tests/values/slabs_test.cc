@@ -4,6 +4,7 @@
 
 #include <QtTest>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <random>
@@ -15,6 +16,7 @@
 #include "tests/reason.h"
 #include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
+#include "tests/values/slow_fabric.h"
 
 namespace onepiece::values {
 namespace {
@@ -327,6 +329,34 @@ class SlabsTest : public QObject {
     foreign.backend = "verbs";
     QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", foreign).status()),
              std::string("WRONG_FABRIC"));
+  }
+
+  void PeerThatIsLetInSlowly_HoldsUpNobody() {
+    SlowFabric slow(*fabric_);
+    const auto slabs = Slabs::Create(slow, {.segment_bytes = kMiB, .limit_bytes = 8 * kMiB});
+    const auto slab = *slabs->Take(1000);
+    const auto enroll = [&](const std::string& peer) {
+      return slabs->Enroll(slab.place.segment, peer, (*slow.Dial())->offer()).ok();
+    };
+    slow.gate().HoldNext();
+    std::atomic<bool> first{false};
+    std::atomic<int> done{0};
+    std::jthread waiting([&] { first = enroll("first"); });
+    QVERIFY(slow.gate().WaitUntilHeld());
+    std::jthread others([&] {
+      done += slabs->Take(1000).ok() ? 1 : 0;
+      done += slabs->PlaceOf(slab.bytes).has_value() ? 1 : 0;
+      done += slabs->Fence(slab.place.segment, "another") ? 1 : 0;
+      done += enroll("second") ? 1 : 0;
+      slabs->Trim();
+      ++done;
+    });
+    const bool went_on = testing::Eventually([&] { return done == 5; });
+    slow.gate().Release();
+    waiting.join();
+    others.join();
+    QVERIFY(went_on);
+    QVERIFY(first);
   }
 
   void Fence_IsNotGiven_WhileAProcessOfSharedMemoryLives() {

@@ -9,6 +9,7 @@
 #include "cluster/base/status.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
+#include "tests/values/slow_fabric.h"
 
 namespace onepiece::values {
 namespace {
@@ -162,6 +163,31 @@ class ValueIndexTest : public QObject {
     fabric::Offer foreign = (*fabric_->Dial())->offer();
     foreign.backend = "ucx";
     QCOMPARE(Reason(index->Enroll("peer", foreign).status()), std::string("WRONG_FABRIC"));
+  }
+
+  void PeerThatIsLetInSlowly_HoldsUpNobody() {
+    SlowFabric slow(*fabric_);
+    const auto index = *ValueIndex::Create(slow, 100);
+    const auto enroll = [&](const std::string& peer) {
+      return index->Enroll(peer, (*slow.Dial())->offer()).ok();
+    };
+    slow.gate().HoldNext();
+    std::atomic<bool> first{false};
+    std::atomic<int> done{0};
+    std::jthread waiting([&] { first = enroll("first"); });
+    QVERIFY(slow.gate().WaitUntilHeld());
+    std::jthread others([&] {
+      done += index->Put(MakeKey(1), MakeEntry(1)) ? 1 : 0;
+      done += enroll("second") ? 1 : 0;
+      index->Trim();
+      ++done;
+    });
+    const bool went_on = testing::Eventually([&] { return done == 3; });
+    slow.gate().Release();
+    waiting.join();
+    others.join();
+    QVERIFY(went_on);
+    QVERIFY(first);
   }
 };
 

@@ -35,6 +35,10 @@ constexpr std::uint64_t kDoorbellAt = 64;  // 32 bits, as futexes are; a line of
 struct Registry {
   base::Mutex mutex;
   std::map<std::string, std::weak_ptr<ShmSegment>> segments ABSL_GUARDED_BY(mutex);
+
+  void ForgetEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::erase_if(segments, [](const auto& entry) { return entry.second.expired(); });
+  }
 };
 Registry& TheRegistry() {
   static Registry registry;
@@ -120,7 +124,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
   StoreWord(base + kMagicAt, kMagic);
   Registry& registry = TheRegistry();
   const base::MutexLock lock(registry.mutex);
-  std::erase_if(registry.segments, [](const auto& entry) { return entry.second.expired(); });
+  registry.ForgetEnded();
   registry.segments[name] = segment;
   return segment;
 }
@@ -148,9 +152,14 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
       return WrongRegion(name, "has another length");
     }
     std::byte* base = MapFilled(file.get(), mapped);
-    if (base == nullptr) return SystemError("cannot map", name, errno);
+    if (base == nullptr) {
+      registry.segments.erase(name);
+      return SystemError("cannot map", name, errno);
+    }
     segment = std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
     registry.segments[name] = segment;
+    // A process that only attaches would otherwise remember every segment that it ever mapped.
+    registry.ForgetEnded();
   }
   // The checks also hold for a segment that this process has mapped already: the name alone lets
   // nobody in.
@@ -162,6 +171,12 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
   }
   if (segment->key() != remote.key) return WrongRegion(name, "has another key");
   return segment;
+}
+
+std::size_t ShmSegment::RegisteredSegments() {
+  Registry& registry = TheRegistry();
+  const base::MutexLock lock(registry.mutex);
+  return registry.segments.size();
 }
 
 ShmSegment::~ShmSegment() { munmap(base_, mapped_bytes_); }

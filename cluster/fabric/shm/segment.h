@@ -1,6 +1,7 @@
 // A named POSIX shared memory segment: one page for the fabric's header, then the region's bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,6 +30,9 @@ class ShmSegment {
   ///
   /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
+  /// How many segments this process remembers. Those that ended are forgotten with the next
+  /// mapping.
+  [[nodiscard]] static std::size_t RegisteredSegments();
   ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
