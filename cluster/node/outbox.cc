@@ -138,7 +138,9 @@ class RingOutbox final : public Outbox {
     base::MonotonicTime deadline;
     base::MonotonicTime patience;  // Never later than the deadline.
     Backoff backoff;
-    // The state of the last round of attempts.
+    // The table of the last round of attempts, by which the consumer was chosen, and the state of
+    // that round.
+    std::shared_ptr<const Routing> chosen_by;
     bool any_candidate = false, any_busy = false;
     absl::Status last_error;
   };
@@ -210,7 +212,10 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination&
     if (taker.has_value()) {
       ++sent_;
       sent_bytes_ += delivery.encoded.total_bytes;
-      return Delivered{*taker, delivery.message.header.attempt, delivery.encode};
+      return Delivered{.endpoint = *taker,
+                       .attempt = delivery.message.header.attempt,
+                       .routing_epoch = delivery.chosen_by->epoch(),
+                       .encode = delivery.encode};
     }
     if (!Pause(delivery, delivery.patience)) return GiveUp(delivery);
   }
@@ -230,7 +235,7 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
                                                               const Destination& destination,
                                                               std::uint64_t start) {
-  const std::shared_ptr<const Routing> routing = view_.routing();
+  const std::shared_ptr<const Routing> routing = delivery.chosen_by = view_.routing();
   const std::vector<v1::Endpoint> candidates = destination.candidates(*routing);
   delivery.any_candidate = delivery.any_busy = false;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -254,7 +259,9 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
 absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
   const v1::Endpoint& consumer = link.endpoint;
   while (true) {
-    if (!view_.routing()->IsAlive(consumer.node_id(), consumer.incarnation())) {
+    if (view_.routing()->IsOver(consumer.node_id(), consumer.incarnation(),
+                                delivery.chosen_by->epoch(),
+                                delivery.chosen_by->table().workflow_set())) {
       ++delivery.message.header.attempt;
       spdlog::warn("outbox: consumer died with a message under way uid={} node={} attempt={}",
                    delivery.message.header.uid.ToString(), consumer.node_id(),
@@ -360,12 +367,12 @@ void RingOutbox::CountRoundTrips(Link& link) {
 
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   // Prunes by the newest table and not by the caller's, because an older table may lack a node
-  // whose link is in use.
+  // whose link is in use. The empty table of a node that changes its set says nothing.
   const std::shared_ptr<const Routing> newest = view_.routing();
   // These are destroyed without the mutex, because closing a connection may take a while.
   std::vector<std::shared_ptr<Link>> dead;
   const base::MutexLock lock(mutex_);
-  if (pruned_epoch_ != newest->epoch()) {
+  if (newest->epoch() > 0 && pruned_epoch_ != newest->epoch()) {
     pruned_epoch_ = newest->epoch();
     std::erase_if(links_, [&](auto& link) {
       if (newest->IsAlive(link.first.first, link.first.second)) return false;

@@ -77,9 +77,10 @@ struct Destination {
 
 /// The outcome of a delivery.
 struct Delivered {
-  v1::Endpoint endpoint;      ///< The node that has the message.
-  std::uint32_t attempt = 0;  ///< The attempt in the message, and in the record's holder.
-  base::Duration encode{};    ///< Time spent on encoding, checksums included.
+  v1::Endpoint endpoint;            ///< The node that has the message.
+  std::uint32_t attempt = 0;        ///< The attempt in the message, and in the record's holder.
+  std::uint64_t routing_epoch = 0;  ///< Of the routing table by which `endpoint` was chosen.
+  base::Duration encode{};          ///< Time spent on encoding, checksums included.
 };
 
 /// Sends messages to the rings of other nodes.
@@ -105,8 +106,8 @@ class Outbox {
   ///
   /// It goes to the next candidate only when nothing was sent: a ring was BUSY or could not be
   /// opened. It goes round until `deadline`, also while there is no candidate. It repeats a send
-  /// whose outcome is unknown to the same ring. Only when the routing says that this consumer's
-  /// incarnation is dead does the message go elsewhere, with attempt + 1.
+  /// whose outcome is unknown to the same ring. Only when the routing shows that this consumer's
+  /// incarnation is dead (Routing::IsOver) does the message go elsewhere, with attempt + 1.
   ///
   /// Errors:
   ///   - INVALID_ARGUMENT: the message cannot be encoded, or is too large for a ring

@@ -42,7 +42,8 @@ std::optional<node::Delivered> PutResult(const message::Message& message,
                  database.node_id(), base::Message(stored.status()));
     return std::nullopt;
   }
-  return node::Delivered{.endpoint = database, .attempt = message.header.attempt};
+  return node::Delivered{
+      .endpoint = database, .attempt = message.header.attempt, .routing_epoch = routing.epoch()};
 }
 
 }  // namespace onepiece::instance

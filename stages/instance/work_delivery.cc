@@ -166,7 +166,10 @@ absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message&
   target.patience = base::Scaled(kDeliverTurn);
   ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
                             parts_.outbox.Deliver(message, target, DeadlineOf(header)));
-  return HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+  v1::WorkHolder holder =
+      HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+  holder.set_routing_epoch(delivered.routing_epoch);
+  return holder;
 }
 
 absl::Status WorkDelivery::SendToDatabase(message::Message message,
@@ -192,6 +195,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   holder.set_node_id(delivered->endpoint.node_id());
   holder.set_incarnation(delivered->endpoint.incarnation());
   holder.set_attempt(delivered->attempt);
+  holder.set_routing_epoch(delivered->routing_epoch);
   holder.set_from(stage);
   holder.set_stage(stage);
   holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +

@@ -102,6 +102,9 @@ class Cluster {
     *paint.mutable_instances() = route.instances();
     view_.SetRouting(std::make_shared<const Routing>(table));
   }
+  void Set(const v1::RoutingTable& table) {
+    view_.SetRouting(std::make_shared<const Routing>(table));
+  }
   const ClusterView& view() const { return view_; }
 
  private:
@@ -527,6 +530,41 @@ class TransportTest : public QObject {
     const auto received = b.inbox->Receive(In(seconds(10)));
     QVERIFY(received.ok());
     QCOMPARE(received->message.header.attempt, std::uint32_t{1});
+  }
+
+  // A node that changes its workflow set sees an empty table for a while, and then the new set's. A
+  // node that restarts its watch may see a table that is older than the consumer.
+  void Deliver_OutcomeUnknown_ATableThatCannotKnowIsNoDeath_data() {
+    QTest::addColumn<int>("epoch");
+    QTest::addColumn<QString>("set");
+    QTest::newRow("empty") << 0 << "";
+    QTest::newRow("older") << 1 << "";
+    QTest::newRow("another set") << 9 << "other";
+  }
+  void Deliver_OutcomeUnknown_ATableThatCannotKnowIsNoDeath() {
+    QFETCH(int, epoch);
+    QFETCH(QString, set);
+    FaultyWorld world(*fabric_);
+    Receiver a(world.receiving, "i1"), b(world.receiving, "i2");
+    cluster_->Set({a.endpoint, b.endpoint});
+    cluster_->Set({a.endpoint, b.endpoint});  // Epoch 2.
+    const std::unique_ptr<Outbox> outbox = MakeOutbox(world.sending);
+    const Destination destination = Destination::Nodes({a.endpoint, b.endpoint});
+    QVERIFY(outbox->Deliver(MakeMessage(10), destination, In(seconds(20))).ok());
+    a.inbox->Close();
+    world.policy->Arm(kCommit, fabric::FaultKind::kDrop);
+    auto waiting = std::async(std::launch::async, [&] {
+      return outbox->Deliver(MakeMessage(10), destination, In(seconds(2)));
+    });
+    QTRY_VERIFY_WITH_TIMEOUT(outbox->counters().unknown == 1, 10000);
+    v1::RoutingTable table;
+    table.set_epoch(static_cast<std::uint64_t>(epoch));
+    table.set_workflow_set(set.toStdString());
+    if (epoch > 0) *table.add_alive() = b.endpoint;
+    cluster_->Set(table);
+    const auto doubtful = waiting.get();
+    QCOMPARE(base::GetReason(doubtful.status()).reason, std::string("OUTCOME_UNKNOWN"));
+    QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{0});
   }
 
   void Close_EndsDeliveriesThatWait() {
