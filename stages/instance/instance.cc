@@ -182,8 +182,9 @@ void Instance::Leave() {
   AwaitUnrouted();
   intake_.Stop();
   upkeep_.Stop();
+  // What senders take for delivered until here, TakeRest finds. What they send later they keep.
+  inbox_->Shut();
   std::vector<runtime::WorkItem> left = intake_.TakeRest();
-  // TakeRest comes before, because a closed inbox gives out nothing more.
   inbox_->Close();
   std::ranges::move(queued, std::back_inserter(left));
   for (auto& part : scheduler_.TakeJoins([](const message::Header&) { return true; }))

@@ -229,6 +229,39 @@ class TransportTest : public QObject {
     QCOMPARE(base::GetReason(delivered.status()).reason, std::string("UNREACHABLE"));
   }
 
+  // Whatever a sender takes for delivered arrives, however late it was sent; the rest goes on.
+  void Shut_WhileOthersSend_GivesOutWhatWasAcknowledged_data() {
+    QTest::addColumn<bool>("shared");
+    QTest::newRow("shared") << true;
+    QTest::newRow("per producer") << false;
+  }
+  void Shut_WhileOthersSend_GivesOutWhatWasAcknowledged() {
+    QFETCH(bool, shared);
+    const ring::Shape shape = shared ? ring::Shape::kShared : ring::Shape::kPerProducer;
+    Receiver a(*fabric_, "i1", 1, 4096, nullptr, shape);
+    cluster_->Set({a.endpoint});
+    std::atomic<int> sent = 0;
+    std::vector<std::jthread> senders;
+    for (int i = 0; i < 3; ++i) {
+      senders.emplace_back([&](const std::stop_token& stop) {
+        const auto outbox = MakeOutbox(*fabric_);
+        while (!stop.stop_requested()) {
+          if (!outbox->Deliver(MakeMessage(100), kDiffuse, In(milliseconds(50))).ok()) break;
+          ++sent;
+        }
+      });
+    }
+    QTRY_VERIFY_WITH_TIMEOUT(sent >= 100, 20000);
+    a.inbox->Shut();
+    senders.clear();
+    int received = 0;
+    while (a.inbox->Receive(In(milliseconds(100))).ok()) ++received;
+    // A message of each sender may have arrived without its acknowledgement.
+    QVERIFY2(received >= sent && received <= sent + 3, std::to_string(received).c_str());
+    const auto late = outbox_->Deliver(MakeMessage(10), kDiffuse, In(milliseconds(100)));
+    QCOMPARE(base::GetReason(late.status()).reason, std::string("UNREACHABLE"));
+  }
+
   void Deliver_Stage_GoesRound() {
     Receiver a(*fabric_, "i1"), b(*fabric_, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
@@ -435,6 +468,46 @@ class TransportTest : public QObject {
     again.set_incarnation(health->producers(0).incarnation());
     const auto closed = rpc::Call(*stub, &v1::RingService::Stub::CloseRing, again, seconds(5));
     QCOMPARE(base::GetReason(closed.status()).reason, std::string("UNKNOWN_PRODUCER"));
+  }
+
+  // Somebody else says good-bye for the sender, who goes on sending. Each message that is taken for
+  // delivered arrives.
+  void CloseRing_NotByTheSender_LosesNothing_data() {
+    QTest::addColumn<bool>("shared");
+    QTest::newRow("shared") << true;
+    QTest::newRow("per producer") << false;
+  }
+  void CloseRing_NotByTheSender_LosesNothing() {
+    QFETCH(bool, shared);
+    Receiver a(*fabric_, "i1", 1, 64, nullptr,
+               shared ? ring::Shape::kShared : ring::Shape::kPerProducer);
+    cluster_->Set({a.endpoint});
+    const auto stub = v1::RingService::NewStub(rpc::MakeChannel(a.endpoint.address()));
+    const auto deliver = [&](Outbox& outbox) {
+      const message::Message message = MakeMessage(100);
+      const auto sent = outbox.Deliver(message, kDiffuse, In(seconds(10)));
+      QVERIFY2(sent.ok(), base::Message(sent.status()).c_str());
+      const auto received = a.inbox->Receive(In(seconds(5)));
+      QVERIFY2(received.ok(), base::Message(received.status()).c_str());
+      QVERIFY(received->message.header.uid == message.header.uid);
+    };
+    deliver(*outbox_);
+    for (int round = 0; round < 3; ++round) {
+      const auto health = rpc::Call(*stub, &v1::RingService::Stub::GetRingHealth,
+                                    v1::GetRingHealthRequest(), seconds(5));
+      QVERIFY(health.ok());
+      for (const v1::RingProducer& producer : health->producers()) {
+        v1::CloseRingRequest close;
+        close.set_producer_id(producer.producer_id());
+        close.set_incarnation(producer.incarnation());
+        if (!producer.connected()) continue;
+        QVERIFY(rpc::Call(*stub, &v1::RingService::Stub::CloseRing, close, seconds(5)).ok());
+      }
+      // Others come, which is when the ring forgets who has left.
+      for (int i = 0; i < 3; ++i) deliver(*MakeOutbox(*fabric_));
+      deliver(*outbox_);
+    }
+    QCOMPARE(a.inbox->stats().ring.bad_owner, std::uint64_t{0});
   }
 
   void Deliver_TooLarge_IsRefused() {
