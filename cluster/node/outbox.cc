@@ -28,6 +28,9 @@ constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
 // For a CloseRing call, which only tidies up. Scaled.
 constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
 
+// The reason of a turn that ends while the outcome of a send is unknown.
+constexpr char kOpen[] = "OUTCOME_OPEN";
+
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
 /// CloseRing calls that no thread waits for. Each ends by its timeout. Thread-safe.
@@ -101,6 +104,7 @@ struct Link {
   base::TimedMutex mutex;
   std::unique_ptr<v1::RingService::Stub> stub ABSL_GUARDED_BY(mutex);
   std::unique_ptr<ring::Producer> producer ABSL_GUARDED_BY(mutex);
+  std::uint64_t opens ABSL_GUARDED_BY(mutex) = 0;  // OpenRing calls so far.
   // The incarnation under which the ring let us in last; 0: never.
   std::uint64_t open_incarnation ABSL_GUARDED_BY(mutex) = 0;
   Backoff open_backoff ABSL_GUARDED_BY(mutex){std::chrono::milliseconds(20),
@@ -125,40 +129,58 @@ class RingOutbox final : public Outbox {
 
   absl::StatusOr<Delivered> Deliver(const message::Message& message, const Destination& destination,
                                     base::MonotonicTime deadline) override;
+  absl::StatusOr<Delivered> DeliverInTurns(const message::Message& message,
+                                           const Destination& destination,
+                                           base::MonotonicTime deadline,
+                                           std::shared_ptr<OpenDelivery>& open) override;
   void Close() override;
   [[nodiscard]] OutboxCounters counters() const override;
 
  private:
   /// One message on its way.
-  struct Delivery {
+  struct Delivery final : OpenDelivery {
+    Delivery(const message::Message& to_send, base::MonotonicTime limit, Backoff pauses)
+        : message(to_send), deadline(limit), backoff(pauses) {}
     message::Message message;
     message::Encoded encoded;
     std::uint64_t id = 0;
     base::Duration encode{};
+    base::WallTime start{};
     base::MonotonicTime deadline;
-    base::MonotonicTime patience;  // Never later than the deadline.
+    base::MonotonicTime patience{};  // Never later than the deadline.
+    bool in_turns = false;
     Backoff backoff;
+    // The ring that may have the message. It stays the same one, under the same producer id, even
+    // when the outbox prunes its links meanwhile.
+    std::shared_ptr<Link> doubtful;
     // The table of the last round of attempts, by which the consumer was chosen, and the state of
     // that round.
     std::shared_ptr<const Routing> chosen_by;
     bool any_candidate = false, any_busy = false;
     absl::Status last_error;
+    /// When the caller gets an answer at the latest.
+    [[nodiscard]] base::MonotonicTime limit() const {
+      return doubtful != nullptr && !in_turns ? deadline : patience;
+    }
   };
 
   absl::Status Encode(Delivery& delivery);
   absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery,
                                                     const Destination& destination,
                                                     std::uint64_t start);
-  absl::StatusOr<Outcome> Resolve(Delivery& delivery, Link& link);
+  absl::StatusOr<bool> Resolve(Delivery& delivery);
+  absl::Status Undecided(const Delivery& delivery);
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
   absl::Status OpenProducer(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   void CountRoundTrips(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
-  bool Pause(Delivery& delivery, base::MonotonicTime limit);
+  bool Pause(Delivery& delivery);
   absl::Status GiveUp(const Delivery& delivery) const;
+  std::shared_ptr<Delivery> Begin(const message::Message& message, base::MonotonicTime deadline);
+  absl::StatusOr<Delivered> Turn(Delivery& delivery, const Destination& destination);
   absl::StatusOr<Delivered> Run(Delivery& delivery, const Destination& destination);
-  void Note(const Delivery& delivery, base::WallTime start,
-            const absl::StatusOr<Delivered>& result);
+  Delivered Taken(const Delivery& delivery, const v1::Endpoint& taker);
+  void Note(const Delivery& delivery, const absl::StatusOr<Delivered>& result);
   void Export(telemetry::Metrics& metrics) const;
 
   fabric::Fabric& fabric_;
@@ -176,49 +198,76 @@ class RingOutbox final : public Outbox {
   base::Mutex mutex_;
   base::CondVar closed_changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::uint64_t last_open_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t pruned_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_
       ABSL_GUARDED_BY(mutex_);
   ScrapeHook scrape_;  // Last: it stops before the members that it reads are destroyed.
 };
 
+std::shared_ptr<RingOutbox::Delivery> RingOutbox::Begin(const message::Message& message,
+                                                        base::MonotonicTime deadline) {
+  auto delivery = std::make_shared<Delivery>(message, deadline,
+                                             Backoff(options_.backoff_min, options_.backoff_max));
+  delivery->message.header.sender = options_.node_id;
+  delivery->start = clock_.WallNow();
+  return delivery;
+}
+
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
                                               const Destination& destination,
                                               base::MonotonicTime deadline) {
+  return Turn(*Begin(message, deadline), destination);
+}
+
+absl::StatusOr<Delivered> RingOutbox::DeliverInTurns(const message::Message& message,
+                                                     const Destination& destination,
+                                                     base::MonotonicTime deadline,
+                                                     std::shared_ptr<OpenDelivery>& open) {
+  auto delivery = std::static_pointer_cast<Delivery>(std::exchange(open, nullptr));
+  if (delivery == nullptr) delivery = Begin(message, deadline);
+  delivery->in_turns = true;
+  absl::StatusOr<Delivered> result = Turn(*delivery, destination);
+  if (base::GetReason(result.status()).reason == kOpen) open = std::move(delivery);
+  return result;
+}
+
+absl::StatusOr<Delivered> RingOutbox::Turn(Delivery& delivery, const Destination& destination) {
   // The patience is compared before it is added, because its default, Duration::max(), would
   // overflow.
-  Delivery delivery{.message = message,
-                    .encoded = {},
-                    .deadline = deadline,
-                    .patience = destination.patience < deadline - clock_.Now()
-                                    ? clock_.Now() + destination.patience
-                                    : deadline,
-                    .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
-  delivery.message.header.sender = options_.node_id;
-  const base::WallTime start = clock_.WallNow();
+  const base::MonotonicTime now = clock_.Now();
+  delivery.patience = destination.patience < delivery.deadline - now ? now + destination.patience
+                                                                     : delivery.deadline;
   absl::StatusOr<Delivered> result = Run(delivery, destination);
-  Note(delivery, start, result);
+  if (base::GetReason(result.status()).reason != kOpen) Note(delivery, result);
   return result;
 }
 
 absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination& destination) {
-  ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+  if (delivery.doubtful == nullptr) {
+    ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+  }
   const std::uint64_t start =
       destination.order == Destination::Order::kRoundRobin ? next_start_++ : 0;
   while (true) {
+    if (delivery.doubtful != nullptr) {
+      ONEPIECE_ASSIGN_OR_RETURN(const bool arrived, Resolve(delivery));
+      if (arrived) return Taken(delivery, delivery.doubtful->endpoint);
+    }
     ONEPIECE_ASSIGN_OR_RETURN(const std::optional<v1::Endpoint> taker,
                               Round(delivery, destination, start));
-    if (taker.has_value()) {
-      ++sent_;
-      sent_bytes_ += delivery.encoded.total_bytes;
-      return Delivered{.endpoint = *taker,
-                       .attempt = delivery.message.header.attempt,
-                       .routing_epoch = delivery.chosen_by->epoch(),
-                       .encode = delivery.encode};
-    }
-    if (!Pause(delivery, delivery.patience)) return GiveUp(delivery);
+    if (taker.has_value()) return Taken(delivery, *taker);
+    if (!Pause(delivery))
+      return delivery.doubtful == nullptr ? GiveUp(delivery) : Undecided(delivery);
   }
+}
+
+Delivered RingOutbox::Taken(const Delivery& delivery, const v1::Endpoint& taker) {
+  ++sent_;
+  sent_bytes_ += delivery.encoded.total_bytes;
+  return {.endpoint = taker,
+          .attempt = delivery.message.header.attempt,
+          .routing_epoch = delivery.chosen_by->epoch(),
+          .encode = delivery.encode};
 }
 
 absl::Status RingOutbox::Encode(Delivery& delivery) {
@@ -230,8 +279,8 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
   return absl::OkStatus();
 }
 
-// Offers the message to every candidate once. Returns nullopt when no candidate took it and none
-// may have it.
+// Offers the message to every candidate once. Returns nullopt when no candidate took it, or when
+// one may have it: then delivery.doubtful is that one's link.
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
                                                               const Destination& destination,
                                                               std::uint64_t start) {
@@ -243,21 +292,22 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
     if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
     delivery.any_candidate = true;
     const std::shared_ptr<Link> link = LinkTo(candidate);
-    ONEPIECE_ASSIGN_OR_RETURN(Outcome outcome, TrySend(delivery, *link));
-    if (outcome == Outcome::kUnknown) {
-      ONEPIECE_ASSIGN_OR_RETURN(outcome, Resolve(delivery, *link));
-    }
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *link));
     if (outcome == Outcome::kOk) return candidate;
+    if (outcome == Outcome::kUnknown) {
+      delivery.doubtful = link;
+      return std::nullopt;
+    }
     if (outcome == Outcome::kBusy) delivery.any_busy = true;
   }
   return std::nullopt;
 }
 
-// Finds out the outcome of a send. Only a resend to the same ring tells, because that ring drops a
-// second copy, or the consumer's death. Until then BUSY and "unreachable" are answers to the resend
-// and say nothing about the first copy.
-absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
-  const v1::Endpoint& consumer = link.endpoint;
+// Finds out the outcome of the send to delivery.doubtful: whether the message arrived there. Only a
+// resend to the same ring tells, because that ring drops a second copy, or the consumer's death.
+// Until then BUSY and "unreachable" are answers to the resend and say nothing about the first copy.
+absl::StatusOr<bool> RingOutbox::Resolve(Delivery& delivery) {
+  const v1::Endpoint& consumer = delivery.doubtful->endpoint;
   while (true) {
     if (view_.routing()->IsOver(consumer.node_id(), consumer.incarnation(),
                                 delivery.chosen_by->epoch(),
@@ -267,23 +317,39 @@ absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
                    delivery.message.header.uid.ToString(), consumer.node_id(),
                    delivery.message.header.attempt);
       ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
-      return Outcome::kUnreachable;
+      delivery.doubtful = nullptr;
+      return false;
     }
-    if (!Pause(delivery, delivery.deadline)) {
-      const bool late = clock_.Now() >= delivery.deadline;
-      return base::MakeError(
-          late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled,
-          "OUTCOME_UNKNOWN",
-          "may have arrived at " + consumer.node_id() + ": " + base::Message(delivery.last_error),
-          {{"node_id", consumer.node_id()}});
-    }
-    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, link));
-    if (outcome == Outcome::kOk) return outcome;
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *delivery.doubtful));
+    if (outcome == Outcome::kOk) return true;
+    if (!Pause(delivery)) return Undecided(delivery);
   }
 }
 
+absl::Status RingOutbox::Undecided(const Delivery& delivery) {
+  const std::string& node_id = delivery.doubtful->endpoint.node_id();
+  const bool late = clock_.Now() >= delivery.deadline;
+  bool closed = false;
+  {
+    const base::MutexLock lock(mutex_);
+    closed = closed_;
+  }
+  const bool open = delivery.in_turns && !late && !closed;
+  return base::MakeError(
+      late   ? absl::StatusCode::kDeadlineExceeded
+      : open ? absl::StatusCode::kUnavailable
+             : absl::StatusCode::kCancelled,
+      open ? kOpen : "OUTCOME_UNKNOWN",
+      "may have arrived at " + node_id + ": " + base::Message(delivery.last_error),
+      {{"node_id", node_id}});
+}
+
 absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
-  if (!link.mutex.TryLockUntil(delivery.deadline)) return Outcome::kBusy;
+  // Another delivery may be opening this ring, which takes seconds when the consumer does not
+  // answer. Meanwhile another candidate may take the message.
+  const base::MonotonicTime until =
+      std::min(delivery.limit(), clock_.Now() + base::Scaled(kLockPatience));
+  if (!link.mutex.TryLockUntil(until)) return Outcome::kBusy;
   const base::TimedMutexRelease release(link.mutex);
   // The second attempt is for a ring that has moved since the last send.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -319,13 +385,9 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   request.set_node_id(options_.node_id);
   request.set_producer_id(link.producer_id);
   request.set_consumer_incarnation(link.endpoint.incarnation());
-  {
-    const base::MutexLock lock(mutex_);
-    const auto now = static_cast<std::uint64_t>(clock_.WallNow().time_since_epoch().count());
-    // The ring refuses an incarnation that is not greater than the last one of the producer id.
-    last_open_ = std::max(last_open_ + 1, now);
-    request.set_incarnation(last_open_);
-  }
+  // The ring refuses an incarnation that is not greater than the last one of the producer id. That
+  // id is this link's alone, so counting its calls is enough.
+  request.set_incarnation(++link.opens);
   if (link.stub == nullptr)
     link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
   const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
@@ -385,8 +447,9 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   return link;
 }
 
-// Returns false when there is no time left before `limit`, or Close() was called.
-bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
+// Returns false when the delivery's time is over, or Close() was called.
+bool RingOutbox::Pause(Delivery& delivery) {
+  const base::MonotonicTime limit = delivery.limit();
   const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
   base::MutexLock lock(mutex_);
   clock_.WaitUntil(closed_changed_, lock, {}, until,
@@ -410,8 +473,8 @@ absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
                          base::Message(delivery.last_error));
 }
 
-void RingOutbox::Note(const Delivery& delivery, base::WallTime start,
-                      const absl::StatusOr<Delivered>& result) {
+void RingOutbox::Note(const Delivery& delivery, const absl::StatusOr<Delivered>& result) {
+  const base::WallTime start = delivery.start;
   const base::WallTime end = clock_.WallNow();
   const std::string outcome = result.ok() ? "OK" : base::GetReason(result.status()).reason;
   if (options_.metrics != nullptr) {

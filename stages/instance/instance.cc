@@ -18,8 +18,9 @@ constexpr auto kLeaveLimit = std::chrono::seconds(8);
 // How long the instance then waits to be gone from its own routing table, and how often it looks.
 constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
 constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
-// Finished items that wait before the workers have to wait.
-constexpr std::size_t kMaxUndelivered = 2;
+// Finished items that wait for one destination before the workers have to wait. The workers then
+// compute for no destination, so there is room for what a slow one gets meanwhile.
+constexpr std::size_t kMaxUndelivered = 8;
 
 v1::InstanceConfig WithDefaults(v1::InstanceConfig config) {
   if (config.device().empty()) config.set_device("cpu");
@@ -107,6 +108,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
                 }),
       deliver_(
           kMaxUndelivered,
+          [this](const runtime::FinishedWork& work) { return delivery_.DestinationOf(work); },
           [this](runtime::FinishedWork work) { return delivery_.Deliver(std::move(work)); }, clock),
       recorder_({*view_, updates_, deliver_, counts_, metrics, spans},
                 [this] { return tasks_.assignment(); }),

@@ -113,18 +113,19 @@ class Cluster {
   ClusterView view_;
 };
 
-/// Makes one fault at the next operation of that name. Thread-safe.
+/// Makes one fault at the next operation of that name, or at every one. Thread-safe.
 class FaultAt final : public fabric::FaultPolicy {
  public:
-  void Arm(std::string name, fabric::FaultKind kind) {
+  void Arm(std::string name, fabric::FaultKind kind, bool every = false) {
     const base::MutexLock lock(mutex_);
     name_ = std::move(name);
     kind_ = kind;
+    every_ = every;
   }
   fabric::Fault Before(const fabric::FaultPoint& point) override {
     const base::MutexLock lock(mutex_);
     if (name_.empty() || name_ != point.name) return {};
-    name_.clear();
+    if (!every_) name_.clear();
     return {.kind = kind_};
   }
 
@@ -132,6 +133,36 @@ class FaultAt final : public fabric::FaultPolicy {
   base::Mutex mutex_;
   std::string name_ ABSL_GUARDED_BY(mutex_);
   fabric::FaultKind kind_ ABSL_GUARDED_BY(mutex_) = fabric::FaultKind::kNone;
+  bool every_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+/// Takes connections and answers nothing, like a consumer that was stopped.
+class Silent {
+ public:
+  Silent() {
+    sockaddr_in self{};
+    self.sin_family = AF_INET;
+    self.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(self);
+    if (bind(fd_, reinterpret_cast<sockaddr*>(&self), size) != 0 || listen(fd_, 16) != 0 ||
+        getsockname(fd_, reinterpret_cast<sockaddr*>(&self), &size) != 0)
+      qFatal("no socket");
+    endpoint.set_node_id("silent");
+    endpoint.set_incarnation(1);
+    endpoint.set_address("127.0.0.1:" + std::to_string(ntohs(self.sin_port)));
+  }
+  ~Silent() { close(fd_); }
+  /// Waits until somebody connects.
+  void AwaitCall() const {
+    const int call = accept(fd_, nullptr, nullptr);
+    // It stays open, and unanswered, until the process ends.
+    if (call < 0) qFatal("no call");
+  }
+
+  v1::Endpoint endpoint;
+
+ private:
+  const int fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 };
 
 std::string ClusterId() {
@@ -638,6 +669,63 @@ class TransportTest : public QObject {
     const auto doubtful = waiting.get();
     QCOMPARE(base::GetReason(doubtful.status()).reason, std::string("OUTCOME_UNKNOWN"));
     QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{0});
+  }
+
+  // Every acknowledgement is lost. The caller has its turn back, and no turn makes a second copy.
+  void DeliverInTurns_OutcomeStaysUnknown_GoesOnWithTheSameMessage() {
+    FaultyWorld world(*fabric_);
+    Receiver a(world.receiving, "i1"), b(world.receiving, "i2");
+    cluster_->Set({a.endpoint, b.endpoint});
+    const std::unique_ptr<Outbox> outbox = MakeOutbox(world.sending);
+    Destination destination = Destination::Nodes({a.endpoint, b.endpoint});
+    destination.patience = milliseconds(50);
+    QVERIFY(outbox->Deliver(MakeMessage(10), destination, In(seconds(20))).ok());
+    QVERIFY(a.inbox->Receive(In(seconds(20))).ok());
+    world.policy->Arm(kCommit, fabric::FaultKind::kBreak, /*every=*/true);
+    const message::Message message = MakeMessage(10);
+    const base::MonotonicTime deadline = In(seconds(60));
+    std::shared_ptr<OpenDelivery> open;
+    for (int turn = 0; turn < 3; ++turn) {
+      const auto sent = outbox->DeliverInTurns(message, destination, deadline, open);
+      QVERIFY(absl::IsUnavailable(sent.status()));
+      QCOMPARE(base::GetReason(sent.status()).reason, std::string("OUTCOME_OPEN"));
+      QVERIFY(open != nullptr);
+    }
+    QVERIFY(base::SystemClock().Now() < deadline - seconds(30));
+    world.policy->Arm("", fabric::FaultKind::kNone);
+    absl::StatusOr<Delivered> sent;
+    do {
+      sent = outbox->DeliverInTurns(message, destination, deadline, open);
+    } while (!sent.ok() && open != nullptr);
+    QVERIFY2(sent.ok(), base::Message(sent.status()).c_str());
+    QVERIFY(open == nullptr);
+    QCOMPARE(sent->endpoint.node_id(), std::string("i1"));
+    const auto received = a.inbox->Receive(In(seconds(20)));
+    QVERIFY(received.ok() && received->message.header.uid == message.header.uid);
+    QVERIFY(absl::IsDeadlineExceeded(a.inbox->Receive(In(milliseconds(50))).status()));
+    QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{0});
+  }
+
+  // A consumer that was stopped takes the call and does not answer. Others do not wait for the
+  // delivery that asks it.
+  void Deliver_WhileAnotherOpensARing_GoesToTheNext() {
+    const Silent silent;
+    Receiver b(*fabric_, "i2");
+    cluster_->Set({silent.endpoint, b.endpoint});
+    const std::unique_ptr<Outbox> outbox = Outbox::Create(
+        *fabric_, cluster_->view(), {.node_id = "sender", .open_timeout = seconds(6)});
+    auto stuck = std::async(std::launch::async, [&] {
+      return outbox->Deliver(MakeMessage(10), Destination::Nodes({silent.endpoint}),
+                             In(seconds(10)));
+    });
+    silent.AwaitCall();
+    const base::MonotonicTime asked = base::SystemClock().Now();
+    const auto sent = outbox->Deliver(
+        MakeMessage(10), Destination::Nodes({silent.endpoint, b.endpoint}), In(seconds(30)));
+    QVERIFY2(sent.ok(), base::Message(sent.status()).c_str());
+    QCOMPARE(sent->endpoint.node_id(), std::string("i2"));
+    QVERIFY(base::SystemClock().Now() - asked < seconds(5));
+    QVERIFY(!stuck.get().ok());
   }
 
   void Close_EndsDeliveriesThatWait() {
