@@ -204,10 +204,11 @@ void Instance::Leave() {
     assignments_.Release();
     deliver_.Close();  // The object stays: load reports still ask it what is held.
   }
-  // Only now may the NodeManager take the node for gone. Nobody reports any more either, so the
-  // reporter can go.
+  // Nobody reports any more. The databases hear how the jobs of this instance ended before they
+  // hear that it is gone, which would make those jobs LOST.
+  reporter_->Close();
   agent_->Stop();
-  reporter_.reset();  // Sends the updates that are still pending.
+  reporter_.reset();
 }
 
 }  // namespace onepiece::instance

@@ -38,6 +38,11 @@ std::size_t WorkIntake::arriving() const {
 
 void WorkIntake::Pump(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
+    // While no database takes updates, the jobs that come would only add to those that wait.
+    if (parts_.updates.full()) {
+      parts_.clock.Pause(stop, kPumpWait);
+      continue;
+    }
     // With a full queue the ring fills up behind it, and its senders see BUSY. While only joins
     // leave no room, single messages are taken all the same: they may be what the joins wait for.
     const bool reserve = parts_.scheduler.HasReserve();
