@@ -25,6 +25,11 @@ namespace {
 // A ring's lock is held for microseconds. If it is held longer, its holder has died, and the
 // consumer needs a moment to find that out. Meanwhile another candidate may take the message.
 constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
+// A consumer whose oldest message is the same for so long, while others take theirs, was stopped or
+// has more than it can take. Scaled.
+constexpr base::Duration kStuckAfter = std::chrono::milliseconds(300);
+// How often a link looks whether its consumer takes messages. Scaled.
+constexpr base::Duration kLookInterval = std::chrono::milliseconds(50);
 // For a CloseRing call, which only tidies up. Scaled.
 constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
 
@@ -112,6 +117,12 @@ struct Link {
   base::MonotonicTime next_open ABSL_GUARDED_BY(mutex){};
   // Why there is no producer before next_open.
   absl::Status open_error ABSL_GUARDED_BY(mutex);
+  // Whether the consumer takes messages, as the link saw it last: the oldest message that waited,
+  // if one did, and since when it has been that one.
+  std::optional<std::uint64_t> oldest ABSL_GUARDED_BY(mutex);
+  base::MonotonicTime oldest_since ABSL_GUARDED_BY(mutex){};
+  base::MonotonicTime next_look ABSL_GUARDED_BY(mutex){};
+  bool stuck ABSL_GUARDED_BY(mutex) = false;
   // The counters that the sums contain already.
   fabric::ChannelCounters seen ABSL_GUARDED_BY(mutex);
   ring::ProducerCounters seen_sends ABSL_GUARDED_BY(mutex);
@@ -168,6 +179,9 @@ class RingOutbox final : public Outbox {
   absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery,
                                                     const Destination& destination,
                                                     std::uint64_t start);
+  std::vector<v1::Endpoint> InOrder(const Destination& destination, const Routing& routing,
+                                    std::uint64_t start);
+  bool IsStuck(const v1::Endpoint& endpoint);
   absl::StatusOr<bool> Resolve(Delivery& delivery);
   absl::Status Undecided(const Delivery& delivery);
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
@@ -285,10 +299,8 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
                                                               const Destination& destination,
                                                               std::uint64_t start) {
   const std::shared_ptr<const Routing> routing = delivery.chosen_by = view_.routing();
-  const std::vector<v1::Endpoint> candidates = destination.candidates(*routing);
   delivery.any_candidate = delivery.any_busy = false;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const v1::Endpoint& candidate = candidates[(start + i) % candidates.size()];
+  for (const v1::Endpoint& candidate : InOrder(destination, *routing, start)) {
     if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
     delivery.any_candidate = true;
     const std::shared_ptr<Link> link = LinkTo(candidate);
@@ -301,6 +313,50 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
     if (outcome == Outcome::kBusy) delivery.any_busy = true;
   }
   return std::nullopt;
+}
+
+// Returns the candidates in the order in which they are asked. Round-robin, those that take nothing
+// come last: a process that was stopped for a moment would go on collecting work, because its ring
+// has room and its memory needs no processor.
+std::vector<v1::Endpoint> RingOutbox::InOrder(const Destination& destination,
+                                              const Routing& routing, std::uint64_t start) {
+  std::vector<v1::Endpoint> candidates = destination.candidates(routing);
+  if (destination.order == Destination::Order::kAsGiven || candidates.size() < 2) return candidates;
+  std::ranges::rotate(candidates,
+                      candidates.begin() + static_cast<std::ptrdiff_t>(start % candidates.size()));
+  std::ranges::stable_partition(
+      candidates, [this](const v1::Endpoint& endpoint) { return !IsStuck(endpoint); });
+  return candidates;
+}
+
+// Whether the consumer's oldest message has waited for kStuckAfter and still waits. A look costs a
+// round trip, so it is made at intervals.
+bool RingOutbox::IsStuck(const v1::Endpoint& endpoint) {
+  std::shared_ptr<Link> link;
+  {
+    const base::MutexLock lock(mutex_);
+    const auto known = links_.find({endpoint.node_id(), endpoint.incarnation()});
+    if (known == links_.end()) return false;
+    link = known->second;
+  }
+  const base::MonotonicTime now = clock_.Now();
+  // A link that is in use shows by that whether it is of use.
+  if (!link->mutex.TryLockUntil(now)) return false;
+  const base::TimedMutexRelease release(link->mutex);
+  if (link->producer == nullptr) return false;
+  if (now < link->next_look) return link->stuck;
+  link->next_look = now + base::Scaled(kLookInterval);
+  const std::optional<ring::Position> position = link->producer->Look();
+  CountRoundTrips(*link);
+  const bool waits = position.has_value() && position->oldest != position->next;
+  if (!waits) {
+    link->oldest.reset();
+  } else if (link->oldest != position->oldest) {
+    link->oldest = position->oldest;
+    link->oldest_since = now;
+  }
+  link->stuck = link->oldest.has_value() && now - link->oldest_since >= base::Scaled(kStuckAfter);
+  return link->stuck;
 }
 
 // Finds out the outcome of the send to delivery.doubtful: whether the message arrived there. Only a
@@ -411,6 +467,8 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   }
   ++opened_;
   link.open_backoff.Reset();
+  link.oldest.reset();
+  link.stuck = false;
   link.seen = {};
   link.seen_sends = {};
   return absl::OkStatus();

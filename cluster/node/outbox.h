@@ -53,7 +53,8 @@ struct OutboxCounters {
 struct Destination {
   enum class Order : std::uint8_t {
     /// Successive deliveries start at successive candidates. The first start depends on the
-    /// sender's node id, so that senders do not keep step.
+    /// sender's node id, so that senders do not keep step. Candidates whose oldest message has
+    /// waited for 300 ms come last.
     kRoundRobin,
     kAsGiven,  ///< Every delivery starts at the first candidate.
   };

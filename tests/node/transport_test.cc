@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <future>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -296,10 +297,44 @@ class TransportTest : public QObject {
   void Deliver_Stage_GoesRound() {
     Receiver a(*fabric_, "i1"), b(*fabric_, "i2");
     cluster_->Set({a.endpoint, b.endpoint});
-    for (int i = 0; i < 6; ++i)
-      QVERIFY(outbox_->Deliver(MakeMessage(10), kDiffuse, In(seconds(10))).ok());
-    QCOMPARE(a.inbox->stats().slots_used, std::uint64_t{3});
-    QCOMPARE(b.inbox->stats().slots_used, std::uint64_t{3});
+    std::map<std::string, int> got;
+    for (int i = 0; i < 6; ++i) {
+      const auto sent = outbox_->Deliver(MakeMessage(10), kDiffuse, In(seconds(10)));
+      QVERIFY(sent.ok());
+      ++got[sent->endpoint.node_id()];
+      Receiver& taker = sent->endpoint.node_id() == "i1" ? a : b;
+      QVERIFY(taker.inbox->Receive(In(seconds(10))).ok());
+    }
+    QCOMPARE(got["i1"], 3);
+    QCOMPARE(got["i2"], 3);
+  }
+
+  // A process that is stopped has room in its ring. It collects no more work while others take
+  // theirs, and has its share again when it goes on.
+  void Deliver_Stage_WhoTakesNothingComesLast_data() {
+    QTest::addColumn<bool>("shared");
+    QTest::newRow("shared") << true;
+    QTest::newRow("per producer") << false;
+  }
+  void Deliver_Stage_WhoTakesNothingComesLast() {
+    QFETCH(bool, shared);
+    const ring::Shape shape = shared ? ring::Shape::kShared : ring::Shape::kPerProducer;
+    Receiver stopped(*fabric_, "i1", 1, 16384, nullptr, shape);
+    Receiver other(*fabric_, "i2", 1, 64, nullptr, shape);
+    cluster_->Set({stopped.endpoint, other.endpoint});
+    const auto to_other = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        const auto sent = outbox_->Deliver(MakeMessage(10), kDiffuse, In(seconds(10)));
+        if (!sent.ok() || sent->endpoint.node_id() != "i2") return false;
+        if (!other.inbox->Receive(In(seconds(10))).ok()) return false;
+      }
+      return true;
+    };
+    QTRY_VERIFY_WITH_TIMEOUT(to_other(20), 20000);
+    QVERIFY(stopped.inbox->stats().slots_used > 0);
+    while (stopped.inbox->Receive(In(milliseconds(100))).ok()) {
+    }
+    QTRY_VERIFY_WITH_TIMEOUT(!to_other(20), 20000);
   }
 
   void Deliver_SendersBeginAtPlacesOfTheirOwn() {
