@@ -264,7 +264,8 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
     JobStore::IsAlive is_alive;
     if (routing->epoch() > 0) {
       is_alive = [&routing](const v1::WorkHolder& holder) {
-        return routing->MayBeAlive(holder.node_id(), holder.incarnation());
+        return !routing->IsOver(holder.node_id(), holder.incarnation(), holder.routing_epoch(),
+                                routing->table().workflow_set());
       };
     }
     store_->Sweep(is_alive);

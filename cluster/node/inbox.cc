@@ -46,6 +46,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
 
   grpc::Service* service() override { return this; }
   absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
+  void Shut() override { consumer_->Shut(); }
   void Close() override;
   [[nodiscard]] RingStats stats() const override;
 

@@ -99,6 +99,9 @@ class Inbox {
   ///
   /// Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
   virtual absl::StatusOr<Received> Receive(base::MonotonicTime deadline) = 0;
+  /// Takes no more messages: senders are told to go elsewhere, and OpenRing refuses. Receive still
+  /// gives out what was acknowledged to its sender. Idempotent.
+  virtual void Shut() = 0;
   /// Receive returns CANCELLED from now on, and OpenRing refuses. Idempotent.
   virtual void Close() = 0;
   [[nodiscard]] virtual RingStats stats() const = 0;

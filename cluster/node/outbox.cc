@@ -26,8 +26,16 @@ namespace {
 // A ring's lock is held for microseconds. If it is held longer, its holder has died, and the
 // consumer needs a moment to find that out. Meanwhile another candidate may take the message.
 constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
+// A consumer whose oldest message is the same for so long, while others take theirs, was stopped or
+// has more than it can take. Scaled.
+constexpr base::Duration kStuckAfter = std::chrono::milliseconds(300);
+// How often a link looks whether its consumer takes messages. Scaled.
+constexpr base::Duration kLookInterval = std::chrono::milliseconds(50);
 // For a CloseRing call, which only tidies up. Scaled.
 constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
+
+// The reason of a turn that ends while the outcome of a send is unknown.
+constexpr char kOpen[] = "OUTCOME_OPEN";
 
 enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
 
@@ -102,6 +110,7 @@ struct Link {
   base::TimedMutex mutex;
   std::unique_ptr<v1::RingService::Stub> stub ABSL_GUARDED_BY(mutex);
   std::unique_ptr<ring::Producer> producer ABSL_GUARDED_BY(mutex);
+  std::uint64_t opens ABSL_GUARDED_BY(mutex) = 0;  // OpenRing calls so far.
   // The incarnation under which the ring let us in last; 0: never.
   std::uint64_t open_incarnation ABSL_GUARDED_BY(mutex) = 0;
   Backoff open_backoff ABSL_GUARDED_BY(mutex){std::chrono::milliseconds(20),
@@ -109,6 +118,12 @@ struct Link {
   base::MonotonicTime next_open ABSL_GUARDED_BY(mutex){};
   // Why there is no producer before next_open.
   absl::Status open_error ABSL_GUARDED_BY(mutex);
+  // Whether the consumer takes messages, as the link saw it last: the oldest message that waited,
+  // if one did, and since when it has been that one.
+  std::optional<std::uint64_t> oldest ABSL_GUARDED_BY(mutex);
+  base::MonotonicTime oldest_since ABSL_GUARDED_BY(mutex){};
+  base::MonotonicTime next_look ABSL_GUARDED_BY(mutex){};
+  bool stuck ABSL_GUARDED_BY(mutex) = false;
   // The counters that the sums contain already.
   fabric::ChannelCounters seen ABSL_GUARDED_BY(mutex);
   ring::ProducerCounters seen_sends ABSL_GUARDED_BY(mutex);
@@ -126,38 +141,61 @@ class RingOutbox final : public Outbox {
 
   absl::StatusOr<Delivered> Deliver(const message::Message& message, const Destination& destination,
                                     base::MonotonicTime deadline) override;
+  absl::StatusOr<Delivered> DeliverInTurns(const message::Message& message,
+                                           const Destination& destination,
+                                           base::MonotonicTime deadline,
+                                           std::shared_ptr<OpenDelivery>& open) override;
   void Close() override;
   [[nodiscard]] OutboxCounters counters() const override;
 
  private:
   /// One message on its way.
-  struct Delivery {
+  struct Delivery final : OpenDelivery {
+    Delivery(const message::Message& to_send, base::MonotonicTime limit, Backoff pauses)
+        : message(to_send), deadline(limit), backoff(pauses) {}
     message::Message message;
     message::Encoded encoded;
     std::uint64_t id = 0;
     base::Duration encode{};
+    base::WallTime start{};
     base::MonotonicTime deadline;
-    base::MonotonicTime patience;  // Never later than the deadline.
+    base::MonotonicTime patience{};  // Never later than the deadline.
+    bool in_turns = false;
     Backoff backoff;
-    // The state of the last round of attempts.
+    // The ring that may have the message. It stays the same one, under the same producer id, even
+    // when the outbox prunes its links meanwhile.
+    std::shared_ptr<Link> doubtful;
+    // The table of the last round of attempts, by which the consumer was chosen, and the state of
+    // that round.
+    std::shared_ptr<const Routing> chosen_by;
     bool any_candidate = false, any_busy = false;
     absl::Status last_error;
+    /// When the caller gets an answer at the latest.
+    [[nodiscard]] base::MonotonicTime limit() const {
+      return doubtful != nullptr && !in_turns ? deadline : patience;
+    }
   };
 
   absl::Status Encode(Delivery& delivery);
   absl::StatusOr<std::optional<v1::Endpoint>> Round(Delivery& delivery,
                                                     const Destination& destination,
                                                     std::uint64_t start);
-  absl::StatusOr<Outcome> Resolve(Delivery& delivery, Link& link);
+  std::vector<v1::Endpoint> InOrder(const Destination& destination, const Routing& routing,
+                                    std::uint64_t start);
+  bool IsStuck(const v1::Endpoint& endpoint);
+  absl::StatusOr<bool> Resolve(Delivery& delivery);
+  absl::Status Undecided(const Delivery& delivery);
   absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
   absl::Status OpenProducer(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   void CountRoundTrips(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
-  bool Pause(Delivery& delivery, base::MonotonicTime limit);
+  bool Pause(Delivery& delivery);
   absl::Status GiveUp(const Delivery& delivery) const;
+  std::shared_ptr<Delivery> Begin(const message::Message& message, base::MonotonicTime deadline);
+  absl::StatusOr<Delivered> Turn(Delivery& delivery, const Destination& destination);
   absl::StatusOr<Delivered> Run(Delivery& delivery, const Destination& destination);
-  void Note(const Delivery& delivery, base::WallTime start,
-            const absl::StatusOr<Delivered>& result);
+  Delivered Taken(const Delivery& delivery, const v1::Endpoint& taker);
+  void Note(const Delivery& delivery, const absl::StatusOr<Delivered>& result);
   void Export(telemetry::Metrics& metrics) const;
 
   fabric::Fabric& fabric_;
@@ -175,46 +213,76 @@ class RingOutbox final : public Outbox {
   base::Mutex mutex_;
   base::CondVar closed_changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::uint64_t last_open_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t pruned_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<Link>> links_
       ABSL_GUARDED_BY(mutex_);
   ScrapeHook scrape_;  // Last: it stops before the members that it reads are destroyed.
 };
 
+std::shared_ptr<RingOutbox::Delivery> RingOutbox::Begin(const message::Message& message,
+                                                        base::MonotonicTime deadline) {
+  auto delivery = std::make_shared<Delivery>(message, deadline,
+                                             Backoff(options_.backoff_min, options_.backoff_max));
+  delivery->message.header.sender = message::SenderName(options_.node_id);
+  delivery->start = clock_.WallNow();
+  return delivery;
+}
+
 absl::StatusOr<Delivered> RingOutbox::Deliver(const message::Message& message,
                                               const Destination& destination,
                                               base::MonotonicTime deadline) {
+  return Turn(*Begin(message, deadline), destination);
+}
+
+absl::StatusOr<Delivered> RingOutbox::DeliverInTurns(const message::Message& message,
+                                                     const Destination& destination,
+                                                     base::MonotonicTime deadline,
+                                                     std::shared_ptr<OpenDelivery>& open) {
+  auto delivery = std::static_pointer_cast<Delivery>(std::exchange(open, nullptr));
+  if (delivery == nullptr) delivery = Begin(message, deadline);
+  delivery->in_turns = true;
+  absl::StatusOr<Delivered> result = Turn(*delivery, destination);
+  if (base::GetReason(result.status()).reason == kOpen) open = std::move(delivery);
+  return result;
+}
+
+absl::StatusOr<Delivered> RingOutbox::Turn(Delivery& delivery, const Destination& destination) {
   // The patience is compared before it is added, because its default, Duration::max(), would
   // overflow.
-  Delivery delivery{.message = message,
-                    .encoded = {},
-                    .deadline = deadline,
-                    .patience = destination.patience < deadline - clock_.Now()
-                                    ? clock_.Now() + destination.patience
-                                    : deadline,
-                    .backoff = Backoff(options_.backoff_min, options_.backoff_max)};
-  delivery.message.header.sender = message::SenderName(options_.node_id);
-  const base::WallTime start = clock_.WallNow();
+  const base::MonotonicTime now = clock_.Now();
+  delivery.patience = destination.patience < delivery.deadline - now ? now + destination.patience
+                                                                     : delivery.deadline;
   absl::StatusOr<Delivered> result = Run(delivery, destination);
-  Note(delivery, start, result);
+  if (base::GetReason(result.status()).reason != kOpen) Note(delivery, result);
   return result;
 }
 
 absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination& destination) {
-  ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+  if (delivery.doubtful == nullptr) {
+    ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+  }
   const std::uint64_t start =
       destination.order == Destination::Order::kRoundRobin ? next_start_++ : 0;
   while (true) {
+    if (delivery.doubtful != nullptr) {
+      ONEPIECE_ASSIGN_OR_RETURN(const bool arrived, Resolve(delivery));
+      if (arrived) return Taken(delivery, delivery.doubtful->endpoint);
+    }
     ONEPIECE_ASSIGN_OR_RETURN(const std::optional<v1::Endpoint> taker,
                               Round(delivery, destination, start));
-    if (taker.has_value()) {
-      ++sent_;
-      sent_bytes_ += delivery.encoded.total_bytes;
-      return Delivered{*taker, delivery.message.header.attempt, delivery.encode};
-    }
-    if (!Pause(delivery, delivery.patience)) return GiveUp(delivery);
+    if (taker.has_value()) return Taken(delivery, *taker);
+    if (!Pause(delivery))
+      return delivery.doubtful == nullptr ? GiveUp(delivery) : Undecided(delivery);
   }
+}
+
+Delivered RingOutbox::Taken(const Delivery& delivery, const v1::Endpoint& taker) {
+  ++sent_;
+  sent_bytes_ += delivery.encoded.total_bytes;
+  return {.endpoint = taker,
+          .attempt = delivery.message.header.attempt,
+          .routing_epoch = delivery.chosen_by->epoch(),
+          .encode = delivery.encode};
 }
 
 absl::Status RingOutbox::Encode(Delivery& delivery) {
@@ -226,58 +294,119 @@ absl::Status RingOutbox::Encode(Delivery& delivery) {
   return absl::OkStatus();
 }
 
-// Offers the message to every candidate once. Returns nullopt when no candidate took it and none
-// may have it.
+// Offers the message to every candidate once. Returns nullopt when no candidate took it, or when
+// one may have it: then delivery.doubtful is that one's link.
 absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery,
                                                               const Destination& destination,
                                                               std::uint64_t start) {
-  const std::shared_ptr<const Routing> routing = view_.routing();
-  const std::vector<v1::Endpoint> candidates = destination.candidates(*routing);
+  const std::shared_ptr<const Routing> routing = delivery.chosen_by = view_.routing();
   delivery.any_candidate = delivery.any_busy = false;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    const v1::Endpoint& candidate = candidates[(start + i) % candidates.size()];
+  for (const v1::Endpoint& candidate : InOrder(destination, *routing, start)) {
     if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
     delivery.any_candidate = true;
     const std::shared_ptr<Link> link = LinkTo(candidate);
-    ONEPIECE_ASSIGN_OR_RETURN(Outcome outcome, TrySend(delivery, *link));
-    if (outcome == Outcome::kUnknown) {
-      ONEPIECE_ASSIGN_OR_RETURN(outcome, Resolve(delivery, *link));
-    }
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *link));
     if (outcome == Outcome::kOk) return candidate;
+    if (outcome == Outcome::kUnknown) {
+      delivery.doubtful = link;
+      return std::nullopt;
+    }
     if (outcome == Outcome::kBusy) delivery.any_busy = true;
   }
   return std::nullopt;
 }
 
-// Finds out the outcome of a send. Only a resend to the same ring tells, because that ring drops a
-// second copy, or the consumer's death. Until then BUSY and "unreachable" are answers to the resend
-// and say nothing about the first copy.
-absl::StatusOr<Outcome> RingOutbox::Resolve(Delivery& delivery, Link& link) {
-  const v1::Endpoint& consumer = link.endpoint;
+// Returns the candidates in the order in which they are asked. Round-robin, those that take nothing
+// come last: a process that was stopped for a moment would go on collecting work, because its ring
+// has room and its memory needs no processor.
+std::vector<v1::Endpoint> RingOutbox::InOrder(const Destination& destination,
+                                              const Routing& routing, std::uint64_t start) {
+  std::vector<v1::Endpoint> candidates = destination.candidates(routing);
+  if (destination.order == Destination::Order::kAsGiven || candidates.size() < 2) return candidates;
+  std::ranges::rotate(candidates,
+                      candidates.begin() + static_cast<std::ptrdiff_t>(start % candidates.size()));
+  std::ranges::stable_partition(
+      candidates, [this](const v1::Endpoint& endpoint) { return !IsStuck(endpoint); });
+  return candidates;
+}
+
+// Whether the consumer's oldest message has waited for kStuckAfter and still waits. A look costs a
+// round trip, so it is made at intervals.
+bool RingOutbox::IsStuck(const v1::Endpoint& endpoint) {
+  std::shared_ptr<Link> link;
+  {
+    const base::MutexLock lock(mutex_);
+    const auto known = links_.find({endpoint.node_id(), endpoint.incarnation()});
+    if (known == links_.end()) return false;
+    link = known->second;
+  }
+  const base::MonotonicTime now = clock_.Now();
+  // A link that is in use shows by that whether it is of use.
+  if (!link->mutex.TryLockUntil(now)) return false;
+  const base::TimedMutexRelease release(link->mutex);
+  if (link->producer == nullptr) return false;
+  if (now < link->next_look) return link->stuck;
+  link->next_look = now + base::Scaled(kLookInterval);
+  const std::optional<ring::Position> position = link->producer->Look();
+  CountRoundTrips(*link);
+  const bool waits = position.has_value() && position->oldest != position->next;
+  if (!waits) {
+    link->oldest.reset();
+  } else if (link->oldest != position->oldest) {
+    link->oldest = position->oldest;
+    link->oldest_since = now;
+  }
+  link->stuck = link->oldest.has_value() && now - link->oldest_since >= base::Scaled(kStuckAfter);
+  return link->stuck;
+}
+
+// Finds out the outcome of the send to delivery.doubtful: whether the message arrived there. Only a
+// resend to the same ring tells, because that ring drops a second copy, or the consumer's death.
+// Until then BUSY and "unreachable" are answers to the resend and say nothing about the first copy.
+absl::StatusOr<bool> RingOutbox::Resolve(Delivery& delivery) {
+  const v1::Endpoint& consumer = delivery.doubtful->endpoint;
   while (true) {
-    if (!view_.routing()->IsAlive(consumer.node_id(), consumer.incarnation())) {
+    if (view_.routing()->IsOver(consumer.node_id(), consumer.incarnation(),
+                                delivery.chosen_by->epoch(),
+                                delivery.chosen_by->table().workflow_set())) {
       ++delivery.message.header.attempt;
       spdlog::warn("outbox: consumer died with a message under way uid={} node={} attempt={}",
                    delivery.message.header.uid.ToString(), consumer.node_id(),
                    delivery.message.header.attempt);
       ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
-      return Outcome::kUnreachable;
+      delivery.doubtful = nullptr;
+      return false;
     }
-    if (!Pause(delivery, delivery.deadline)) {
-      const bool late = clock_.Now() >= delivery.deadline;
-      return base::MakeError(
-          late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kCancelled,
-          "OUTCOME_UNKNOWN",
-          "may have arrived at " + consumer.node_id() + ": " + base::Message(delivery.last_error),
-          {{"node_id", consumer.node_id()}});
-    }
-    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, link));
-    if (outcome == Outcome::kOk) return outcome;
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *delivery.doubtful));
+    if (outcome == Outcome::kOk) return true;
+    if (!Pause(delivery)) return Undecided(delivery);
   }
 }
 
+absl::Status RingOutbox::Undecided(const Delivery& delivery) {
+  const std::string& node_id = delivery.doubtful->endpoint.node_id();
+  const bool late = clock_.Now() >= delivery.deadline;
+  bool closed = false;
+  {
+    const base::MutexLock lock(mutex_);
+    closed = closed_;
+  }
+  const bool open = delivery.in_turns && !late && !closed;
+  return base::MakeError(
+      late   ? absl::StatusCode::kDeadlineExceeded
+      : open ? absl::StatusCode::kUnavailable
+             : absl::StatusCode::kCancelled,
+      open ? kOpen : "OUTCOME_UNKNOWN",
+      "may have arrived at " + node_id + ": " + base::Message(delivery.last_error),
+      {{"node_id", node_id}});
+}
+
 absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
-  if (!link.mutex.TryLockUntil(delivery.deadline)) return Outcome::kBusy;
+  // Another delivery may be opening this ring, which takes seconds when the consumer does not
+  // answer. Meanwhile another candidate may take the message.
+  const base::MonotonicTime until =
+      std::min(delivery.limit(), clock_.Now() + base::Scaled(kLockPatience));
+  if (!link.mutex.TryLockUntil(until)) return Outcome::kBusy;
   const base::TimedMutexRelease release(link.mutex);
   // The second attempt is for a ring that has moved since the last send.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -313,12 +442,9 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   request.set_node_id(options_.node_id);
   request.set_producer_id(link.producer_id);
   request.set_consumer_incarnation(link.endpoint.incarnation());
-  {
-    const base::MutexLock lock(mutex_);
-    // The ring refuses an incarnation that is not greater than the last one of the producer id. A
-    // count suffices, because a producer id is random and never outlives its process.
-    request.set_incarnation(++last_open_);
-  }
+  // The ring refuses an incarnation that is not greater than the last one of the producer id. That
+  // id is this link's alone, so counting its calls is enough.
+  request.set_incarnation(++link.opens);
   if (link.stub == nullptr)
     link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
   const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
@@ -342,6 +468,8 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   }
   ++opened_;
   link.open_backoff.Reset();
+  link.oldest.reset();
+  link.stuck = false;
   link.seen = {};
   link.seen_sends = {};
   return absl::OkStatus();
@@ -360,12 +488,12 @@ void RingOutbox::CountRoundTrips(Link& link) {
 
 std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   // Prunes by the newest table and not by the caller's, because an older table may lack a node
-  // whose link is in use.
+  // whose link is in use. The empty table of a node that changes its set says nothing.
   const std::shared_ptr<const Routing> newest = view_.routing();
   // These are destroyed without the mutex, because closing a connection may take a while.
   std::vector<std::shared_ptr<Link>> dead;
   const base::MutexLock lock(mutex_);
-  if (pruned_epoch_ != newest->epoch()) {
+  if (newest->epoch() > 0 && pruned_epoch_ != newest->epoch()) {
     pruned_epoch_ = newest->epoch();
     std::erase_if(links_, [&](auto& link) {
       if (newest->IsAlive(link.first.first, link.first.second)) return false;
@@ -378,8 +506,9 @@ std::shared_ptr<Link> RingOutbox::LinkTo(const v1::Endpoint& endpoint) {
   return link;
 }
 
-// Returns false when there is no time left before `limit`, or Close() was called.
-bool RingOutbox::Pause(Delivery& delivery, base::MonotonicTime limit) {
+// Returns false when the delivery's time is over, or Close() was called.
+bool RingOutbox::Pause(Delivery& delivery) {
+  const base::MonotonicTime limit = delivery.limit();
   const base::MonotonicTime until = std::min(limit, clock_.Now() + delivery.backoff.Next());
   base::MutexLock lock(mutex_);
   clock_.WaitUntil(closed_changed_, lock, {}, until,
@@ -403,8 +532,8 @@ absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
                          base::Message(delivery.last_error));
 }
 
-void RingOutbox::Note(const Delivery& delivery, base::WallTime start,
-                      const absl::StatusOr<Delivered>& result) {
+void RingOutbox::Note(const Delivery& delivery, const absl::StatusOr<Delivered>& result) {
+  const base::WallTime start = delivery.start;
   const base::WallTime end = clock_.WallNow();
   const std::string outcome = result.ok() ? "OK" : base::GetReason(result.status()).reason;
   if (options_.metrics != nullptr) {

@@ -53,14 +53,15 @@ struct OutboxCounters {
 struct Destination {
   enum class Order : std::uint8_t {
     /// Successive deliveries start at successive candidates. The first start depends on the
-    /// sender's node id, so that senders do not keep step.
+    /// sender's node id, so that senders do not keep step. Candidates whose oldest message has
+    /// waited for 300 ms come last.
     kRoundRobin,
     kAsGiven,  ///< Every delivery starts at the first candidate.
   };
   Order order = Order::kAsGiven;
   /// How long to look for a candidate that takes the message, while nothing has been sent. By
-  /// default until the deadline. A send whose outcome is unknown is retried until the deadline in
-  /// any case.
+  /// default until the deadline. Deliver retries a send whose outcome is unknown until the deadline
+  /// in any case, DeliverInTurns only in its turn.
   base::Duration patience = base::Duration::max();
   std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
 
@@ -77,9 +78,23 @@ struct Destination {
 
 /// The outcome of a delivery.
 struct Delivered {
-  v1::Endpoint endpoint;      ///< The node that has the message.
-  std::uint32_t attempt = 0;  ///< The attempt in the message, and in the record's holder.
-  base::Duration encode{};    ///< Time spent on encoding, checksums included.
+  v1::Endpoint endpoint;            ///< The node that has the message.
+  std::uint32_t attempt = 0;        ///< The attempt in the message, and in the record's holder.
+  std::uint64_t routing_epoch = 0;  ///< Of the routing table by which `endpoint` was chosen.
+  base::Duration encode{};          ///< Time spent on encoding, checksums included.
+};
+
+/// A delivery between two turns: which ring may have the message, and under which id. It keeps the
+/// message and the way to that ring, so whoever holds it bounds how many there are. Only the Outbox
+/// that made it looks into it, and it does not outlive that Outbox.
+class OpenDelivery {
+ public:
+  virtual ~OpenDelivery() = default;
+  OpenDelivery(const OpenDelivery&) = delete;
+  OpenDelivery& operator=(const OpenDelivery&) = delete;
+
+ protected:
+  OpenDelivery() = default;
 };
 
 /// Sends messages to the rings of other nodes.
@@ -88,8 +103,8 @@ struct Delivered {
 ///
 /// Threading: Thread-safe. Sends to different consumers run in parallel, sends to one take turns.
 ///
-/// Blocking: Deliver returns by its deadline, plus the one call or chain of operations that it is
-/// in, and soon after Close().
+/// Blocking: Deliver returns by its deadline and DeliverInTurns by the end of its turn, plus the
+/// one call or chain of operations that it is in. Both return soon after Close().
 class Outbox {
  public:
   /// The routing of `view` says which incarnations are dead.
@@ -105,8 +120,8 @@ class Outbox {
   ///
   /// It goes to the next candidate only when nothing was sent: a ring was BUSY or could not be
   /// opened. It goes round until `deadline`, also while there is no candidate. It repeats a send
-  /// whose outcome is unknown to the same ring. Only when the routing says that this consumer's
-  /// incarnation is dead does the message go elsewhere, with attempt + 1.
+  /// whose outcome is unknown to the same ring. Only when the routing shows that this consumer's
+  /// incarnation is dead (Routing::IsOver) does the message go elsewhere, with attempt + 1.
   ///
   /// Errors:
   ///   - INVALID_ARGUMENT: the message cannot be encoded, or is too large for a ring
@@ -121,6 +136,15 @@ class Outbox {
   virtual absl::StatusOr<Delivered> Deliver(const message::Message& message,
                                             const Destination& destination,
                                             base::MonotonicTime deadline) = 0;
+  /// Deliver for a caller with other messages to send meanwhile: the patience of `destination` also
+  /// limits a turn in which the outcome of a send stays unknown. Such a turn ends with UNAVAILABLE
+  /// (OUTCOME_OPEN) and sets `open`. The caller repeats the call with the same message and `open`,
+  /// and it goes on with the same ring and message id; nobody else may be given the message before
+  /// that. Every other outcome clears `open`, and has the errors of Deliver.
+  virtual absl::StatusOr<Delivered> DeliverInTurns(const message::Message& message,
+                                                   const Destination& destination,
+                                                   base::MonotonicTime deadline,
+                                                   std::shared_ptr<OpenDelivery>& open) = 0;
   /// Ends the deliveries that wait, now and later. Idempotent.
   virtual void Close() = 0;
   [[nodiscard]] virtual OutboxCounters counters() const = 0;

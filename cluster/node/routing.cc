@@ -77,9 +77,11 @@ bool Routing::IsAlive(std::string_view node_id, std::uint64_t incarnation) const
   return found != alive_.end() && found->second == incarnation;
 }
 
-bool Routing::MayBeAlive(std::string_view node_id, std::uint64_t incarnation) const {
+bool Routing::IsOver(std::string_view node_id, std::uint64_t incarnation, std::uint64_t epoch,
+                     std::string_view workflow_set) const {
   const auto found = alive_.find(node_id);
-  return found != alive_.end() && found->second <= incarnation;
+  if (found != alive_.end()) return found->second > incarnation;
+  return table_.epoch() > 0 && table_.epoch() >= epoch && table_.workflow_set() == workflow_set;
 }
 
 std::vector<v1::Endpoint> Routing::DatabasesFor(const base::Uid& uid) const {

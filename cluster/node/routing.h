@@ -52,9 +52,16 @@ class Routing {
   /// Returns true while the NodeManager has not declared this incarnation dead. An unknown node is
   /// not alive.
   [[nodiscard]] bool IsAlive(std::string_view node_id, std::uint64_t incarnation) const;
-  /// Returns true unless the table shows that this incarnation is over. A later incarnation than
-  /// the table's may be alive, because the table may be old.
-  [[nodiscard]] bool MayBeAlive(std::string_view node_id, std::uint64_t incarnation) const;
+  /// Returns true when the table shows that this incarnation is dead. `epoch` and `workflow_set`
+  /// are those of the table by which it was chosen.
+  ///
+  /// A table that names a later incarnation of the node shows it. A table that leaves the node out
+  /// shows it only when the table is of the same set and not older than `epoch`: an older table may
+  /// be from before the node came, the empty table of a node that changes its set says nothing, and
+  /// nodes of other sets are in no table of this one. A table that names an earlier incarnation is
+  /// from before the node's restart.
+  [[nodiscard]] bool IsOver(std::string_view node_id, std::uint64_t incarnation,
+                            std::uint64_t epoch, std::string_view workflow_set) const;
   /// Returns every database, the best place for `uid` first. Rendezvous hashing lets every node
   /// compute the same order, and a database that comes or goes moves only its own jobs.
   [[nodiscard]] std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) const;

@@ -462,6 +462,7 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
     holder.set_node_id(sent->endpoint.node_id());
     holder.set_incarnation(sent->endpoint.incarnation());
     holder.set_attempt(sent->attempt);
+    holder.set_routing_epoch(sent->routing_epoch);
     return holder;
   }
   const base::ErrorReason reason = base::GetReason(sent.status());
@@ -473,6 +474,7 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
     if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
     holder.set_node_id(endpoint.node_id());
     holder.set_incarnation(endpoint.incarnation());
+    holder.set_routing_epoch(routing.epoch());
   }
   spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
   return holder;

@@ -101,6 +101,7 @@ std::optional<Delivery> ConsumerCore::TakeFrom(ActiveSegment& active, std::uint3
     }
     segment.Advance(*slot);
     if (dropped == nullptr) {
+      if (slot->seq >= owner->second->left) owner->second->left.reset();  // It is here after all.
       return MakeDelivery(active.segment, *slot, owner->second->identity, *owner->second->record);
     }
     ++*dropped;
@@ -232,11 +233,20 @@ void ConsumerCore::Interrupt() {
   doorbell_->Ring();
 }
 
-void ConsumerCore::Close() {
-  interrupted_.store(true);
+// Retire takes along what was committed. A producer that commits later sees that the generation is
+// over before it can take its message for delivered.
+void ConsumerCore::Shut() {
   Trash trash;
   const base::MutexLock lock(mutex_);
+  shut_ = true;
   while (!active_.empty()) Retire(active_.back(), trash);
+  doorbell_->Ring();
+}
+
+void ConsumerCore::Close() {
+  interrupted_.store(true);
+  Shut();
+  const base::MutexLock lock(mutex_);
   drained_.clear();
   dropped_.clear();
   doorbell_->Ring();

@@ -89,6 +89,7 @@ std::optional<Delivery> Consumer::Poll() { return core_->Poll(); }
 std::optional<Delivery> Consumer::Wait(base::MonotonicTime deadline) {
   return core_->Wait(deadline);
 }
+void Consumer::Shut() { core_->Shut(); }
 void Consumer::Interrupt() { core_->Interrupt(); }
 bool Consumer::Tick(base::MonotonicTime now) { return core_->Tick(now); }
 void Consumer::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {

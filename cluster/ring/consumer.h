@@ -94,11 +94,12 @@ class Consumer {
   /// In a ring with a segment per producer an earlier enrollment ends here, whoever holds it.
   ///
   /// Errors: ALREADY_EXISTS (STALE_INCARNATION), RESOURCE_EXHAUSTED (TOO_MANY_OWNERS,
-  /// SHARED_MEMORY_FULL), UNAVAILABLE (RING_MOVED, ADMISSION_OVERTAKEN: ask again), and those of
-  /// Region::Accept.
+  /// SHARED_MEMORY_FULL), UNAVAILABLE (RING_MOVED, ADMISSION_OVERTAKEN: ask again; RING_SHUT), and
+  /// those of Region::Accept.
   absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);
   /// Ends the enrollment of a producer that has said good-bye: its Producer is destroyed. The
-  /// messages that it committed are still delivered.
+  /// messages that it committed are still delivered. If it sends again in spite of the good-bye, it
+  /// is told `reconnect`, or in a shared segment of a backend that cannot fence it, is heard.
   ///
   /// Errors: NOT_FOUND (UNKNOWN_PRODUCER).
   absl::Status Dismiss(ProducerId producer_id, Incarnation incarnation);
@@ -110,6 +111,9 @@ class Consumer {
   /// Polls until a message comes, `deadline` passes or Interrupt is called. Spins for a short time,
   /// then sleeps until a producer rings the doorbell.
   std::optional<Delivery> Wait(base::MonotonicTime deadline);
+  /// Takes no more messages: Enroll is refused, and sends return kBusy or kUnknown, with
+  /// `reconnect`. What was acknowledged before is still delivered. Idempotent.
+  void Shut();
   /// Makes the current Wait and every later one return at once. For shutting down.
   void Interrupt();
 

@@ -37,6 +37,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   void Interrupt();
   bool Tick(base::MonotonicTime now);
   void Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm);
+  void Shut();
   void Close();
   void Settle(const Delivery& delivery, bool bad_payload, bool read);
   ConsumerCounters counters() const;
@@ -69,13 +70,16 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
     ProducerHealth health;
     std::uint64_t delivered_seen = 0;  ///< health.delivered when last_seen was noted.
   };
-  /// One enrollment. `mutex_` guards `fenced` and `until_seq`; the rest never changes.
+  /// One enrollment. `mutex_` guards `fenced`, `left` and `until_seq`; the rest never changes.
   struct Owner {
     ProducerIdentity identity;
     std::shared_ptr<ActiveSegment> home;  ///< Where it writes.
     std::shared_ptr<Record> record;
     std::unique_ptr<fabric::Access> access;  ///< Does not outlive the region of `home`.
     bool fenced = false;                     ///< None of its operations can take effect any more.
+    /// Where the tail was when its producer said good-bye, although nothing fences it. nullopt: it
+    /// has not, or has sent since.
+    std::optional<std::uint64_t> left;
     /// Once it is fenced: all its slots have smaller numbers.
     std::optional<std::uint64_t> until_seq;
   };
@@ -124,6 +128,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   std::vector<std::shared_ptr<Owner>> OwnersOf(ProducerId producer_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MayEnroll(const ProducerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FenceOldestLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetGoneOwners(Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Findings Look(base::MonotonicTime now, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepDead(Findings& findings, Trash& trash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -169,6 +174,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   Generation last_generation_ ABSL_GUARDED_BY(mutex_);
   Owners owners_ ABSL_GUARDED_BY(mutex_);
   std::uint16_t last_owner_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool shut_ ABSL_GUARDED_BY(mutex_) = false;  // No segment is active any more.
   DedupWindow dedup_ ABSL_GUARDED_BY(mutex_);
   // Committed messages of retired segments, delivered first.
   std::deque<Drained> drained_ ABSL_GUARDED_BY(mutex_);

@@ -12,6 +12,8 @@ namespace {
 // After this long without a message, a producer may lose its place to another one. A producer of
 // another host that died, or whose good-bye was lost, looks the same as one that is silent.
 constexpr base::Duration kSilence = std::chrono::minutes(1);
+// How many producers that said good-bye are remembered as owners of a shared segment.
+constexpr std::size_t kMaxLeft = 32;
 
 }  // namespace
 
@@ -67,7 +69,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& id
     const base::MutexLock lock(mutex_);
     ForgetGoneOwners(trash);
     ONEPIECE_RETURN_IF_ERROR(MayEnroll(identity));
-    if (shared()) active = active_.front();
+    if (shared()) active = active_.front();  // There is one, since MayEnroll refuses otherwise.
     former = OwnersOf(identity.producer_id);
   }
   const std::vector<std::shared_ptr<Owner>> before = former;
@@ -85,7 +87,7 @@ absl::StatusOr<ProducerGrant> ConsumerCore::TryEnroll(const ProducerIdentity& id
     return shared() && !owner->access->Revoke() && owner->access->peer() != identity.offer.peer;
   });
   const base::MutexLock lock(mutex_);
-  if (shared() && active != active_.front()) {
+  if (shared() && (active_.empty() || active != active_.front())) {
     trash.push_back(std::move(access));
     return base::MakeError(absl::StatusCode::kUnavailable, "RING_MOVED",
                            "the ring moved while the producer enrolled; ask again");
@@ -140,6 +142,10 @@ std::vector<std::shared_ptr<ConsumerCore::Owner>> ConsumerCore::OwnersOf(
 }
 
 absl::Status ConsumerCore::MayEnroll(const ProducerIdentity& identity) {
+  if (shut_) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "RING_SHUT",
+                           "the ring takes no more messages");
+  }
   if (dedup_.IsStale(identity.producer_id, identity.incarnation)) {
     return base::MakeError(absl::StatusCode::kAlreadyExists, "STALE_INCARNATION",
                            "producer " + std::to_string(identity.producer_id.value) +
@@ -152,7 +158,7 @@ absl::Status ConsumerCore::MayEnroll(const ProducerIdentity& identity) {
     const Owner& owner = *entry.second;
     const bool replaced = owner.identity.producer_id == identity.producer_id &&
                           (!shared() || owner.access->peer() == identity.offer.peer);
-    return !owner.fenced && !replaced;
+    return !owner.fenced && !owner.left.has_value() && !replaced;
   };
   const auto lives = [&](const auto& entry) {
     return stays(entry) && !entry.second->access->PeerIsDead();
@@ -179,10 +185,22 @@ absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnati
   }
   for (const auto& owner : found) {
     if (owner->identity.incarnation != incarnation) continue;
-    // The fence ends what the producer had under way on a network; on shm nothing is under way.
-    (void)owner->access->Revoke();
+    // The fence ends what the producer had under way on a network.
+    const bool fenced = owner->access->Revoke();
     Trash trash;
     const base::MutexLock lock(mutex_);
+    if (owner->left.has_value()) break;
+    if (shared() && !fenced) {
+      // On shm nobody can check that the producer is gone: the good-bye may have been said for it,
+      // by somebody who read its name in the ring's health. Its place is free, but it stays an
+      // owner. If it were forgotten, it would go on sending, the ring would drop its messages as an
+      // unknown owner's, and it would take each for delivered.
+      Segment& segment = *owner->home->segment;
+      const auto tail = segment.ReadTail();
+      owner->left = tail.has_value() ? tail->seq : segment.head().seq + options_.slots;
+      FenceOldestLeft();
+      return absl::OkStatus();
+    }
     owner->fenced = true;
     if (!shared()) Retire(owner->home, trash);
     return absl::OkStatus();
@@ -191,10 +209,23 @@ absl::Status ConsumerCore::Dismiss(ProducerId producer_id, Incarnation incarnati
                          "producer " + std::to_string(producer_id.value) + " is not enrolled");
 }
 
+// Bounds the owners that have said good-bye.
+void ConsumerCore::FenceOldestLeft() {
+  std::shared_ptr<Owner> oldest;
+  std::size_t count = 0;
+  for (const auto& [id, owner] : owners_) {
+    if (!owner->left.has_value() || owner->fenced) continue;
+    ++count;
+    if (oldest == nullptr || *owner->left < *oldest->left) oldest = owner;
+  }
+  // They leave room for producers that come, and for those that left messages behind.
+  if (count > std::min(kMaxLeft, std::size_t{options_.max_producers} / 2)) oldest->fenced = true;
+}
+
 // Forgets a fenced owner once everything that it may have published has been consumed. Until then
 // its slots must be told from those of an unknown owner.
 void ConsumerCore::ForgetGoneOwners(Trash& trash) {
-  if (!shared()) return;  // Owners of a segment go with it.
+  if (!shared() || active_.empty()) return;  // Owners of a segment go with it.
   Segment& segment = *active_.front()->segment;
   const std::uint64_t lock_word = segment.ReadLock();
   const auto tail = segment.ReadTail();

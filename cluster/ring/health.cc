@@ -85,7 +85,7 @@ RingHealth ConsumerCore::health() const {
     health.producers.reserve(records_.size());
     for (const auto& [id, record] : records_) health.producers.push_back(record->health);
     for (const auto& [id, owner] : owners_) {
-      if (owner->fenced) continue;
+      if (owner->fenced || owner->left.has_value()) continue;
       const auto at = std::ranges::find(health.producers, owner->identity.producer_id,
                                         &ProducerHealth::producer_id);
       if (at != health.producers.end()) at->connected = true;

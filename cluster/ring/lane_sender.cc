@@ -19,6 +19,7 @@ class LaneSender final : public Sender {
       : Sender(std::move(channel), grant, options, clock) {}
 
   SendResult Send(Slot message, Op::Pieces pieces, base::MonotonicTime deadline) override;
+  std::optional<Position> Look() override;
 
  private:
   std::optional<SendResult> LookForRoom(const Room& room);
@@ -57,6 +58,15 @@ SendResult LaneSender::Send(Slot message, Op::Pieces pieces, base::MonotonicTime
   }
   tail_ = {.seq = message.seq + 1, .offset = message.offset + footprint};
   return Confirm(message, words, /*notified=*/false, head_);
+}
+
+std::optional<Position> LaneSender::Look() {
+  HeadWords words{};
+  const Op read = Op::ReadWords("head.look", kHeadOffset, words);
+  if (!Execute({&read, 1}).ok()) return std::nullopt;
+  const auto head = DecodeHead(words);
+  if (!head.has_value()) return std::nullopt;
+  return Position{.oldest = head->seq, .next = tail_.seq};
 }
 
 // Called when the known room is too small. Reads the head, and rereads it while it fails its check.

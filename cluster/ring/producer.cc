@@ -34,6 +34,8 @@ Producer::~Producer() = default;
 fabric::ChannelCounters Producer::channel_counters() const { return sender_->channel_counters(); }
 const ProducerCounters& Producer::counters() const { return sender_->counters(); }
 
+std::optional<Position> Producer::Look() { return sender_->Look(); }
+
 absl::StatusOr<SendResult> Producer::Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                           base::MonotonicTime deadline) {
   std::uint64_t length = 0;

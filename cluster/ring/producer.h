@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,12 @@ struct SendResult {
   absl::Status detail;
 };
 
+/// Where a segment is: the numbers of two messages.
+struct Position {
+  std::uint64_t oldest = 0;  ///< The oldest one whose bytes are held.
+  std::uint64_t next = 0;    ///< The next one to be sent. Equal to `oldest` while nothing waits.
+};
+
 /// One producer's way into one segment.
 ///
 /// Ownership: owns its channel. Borrows `clock` and the channel's fabric, which must outlive it.
@@ -67,6 +74,11 @@ class Producer {
   /// Errors: INVALID_ARGUMENT (EMPTY_MESSAGE, MESSAGE_TOO_LARGE): nothing was sent.
   absl::StatusOr<SendResult> Send(std::uint64_t message_id, std::span<const Piece> pieces,
                                   base::MonotonicTime deadline);
+
+  /// Reads where the segment is, in one round trip. nullopt when it cannot be read now; the next
+  /// Send says why. A consumer that is busy may show its progress late, but shows all of it before
+  /// it sleeps.
+  std::optional<Position> Look();
 
   ~Producer();
   Producer(const Producer&) = delete;

@@ -1,8 +1,8 @@
 // ConsumerCore: breaks locks and skips holes, always behind a fence; and the thread that does it.
 //
-// There are three fences. An owner that has said good-bye cannot do anything any more. An owner
-// that is dead or suspected is revoked, where the backend can do that. From an owner that may still
-// write, the ring moves away to a fresh segment.
+// There are two fences. An owner that is dead, suspected or has said good-bye is revoked, where the
+// backend can do that. From an owner that may still write, the ring moves away to a fresh segment.
+// On shm that includes one that has said good-bye: nobody can check that it has.
 #include "cluster/ring/recovery.h"
 
 #include <algorithm>
@@ -87,6 +87,7 @@ ConsumerCore::Findings ConsumerCore::Look(base::MonotonicTime now, Trash& trash)
     NoteOldest(now);
     return findings;
   }
+  if (active_.empty()) return findings;
   ActiveSegment& active = *active_.front();
   const Advice lock_advice = CheckLock(active, now, findings);
   const Advice hole_advice = CheckHole(active, now, findings);

@@ -128,6 +128,7 @@ bool ConsumerCore::Move() {
       spdlog::error("ring {}: no fresh segment: {}", options_.label, fresh.status().ToString());
       return false;
     }
+    if (shut_) return false;
     Retire(active_.front(), trash);
     active_.push_back(*std::move(fresh));
     ++counters_.moves;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 
@@ -28,6 +29,8 @@ class Sender {
   /// the message's length, and the segment takes a message of that length.
   virtual SendResult Send(Slot message, fabric::Op::Pieces pieces,
                           base::MonotonicTime deadline) = 0;
+  /// As Producer::Look.
+  virtual std::optional<Position> Look() = 0;
   [[nodiscard]] const ProducerCounters& counters() const { return counters_; }
   [[nodiscard]] fabric::ChannelCounters channel_counters() const { return channel_->counters(); }
 

@@ -31,6 +31,7 @@ class SharedSender final : public Sender {
       : Sender(std::move(channel), grant, options, clock), nonce_(base::RandomU64()) {}
 
   SendResult Send(Slot message, Op::Pieces pieces, base::MonotonicTime deadline) override;
+  std::optional<Position> Look() override;
 
  private:
   /// Where a message goes, decided while the lock is held.
@@ -153,6 +154,16 @@ bool SharedSender::ReadLines(LineWords& lines, Tail& tail, Head& head) {
     if (!Execute({&read, 1}).ok()) return false;
   }
   return false;
+}
+
+std::optional<Position> SharedSender::Look() {
+  LineWords lines{};
+  const Op read = Op::ReadWords("lines.look", kTailOffset, lines);
+  if (!Execute({&read, 1}).ok()) return std::nullopt;
+  const auto tail = DecodeTail(TailPart(lines));
+  const auto head = DecodeHead(HeadPart(lines));
+  if (!tail.has_value() || !head.has_value()) return std::nullopt;
+  return Position{.oldest = head->seq, .next = tail->seq};
 }
 
 void SharedSender::Unlock() {

@@ -18,8 +18,9 @@ constexpr auto kLeaveLimit = std::chrono::seconds(8);
 // How long the instance then waits to be gone from its own routing table, and how often it looks.
 constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
 constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
-// Finished items that wait before the workers have to wait.
-constexpr std::size_t kMaxUndelivered = 2;
+// Finished items that wait for one destination before the workers have to wait. The workers then
+// compute for no destination, so there is room for what a slow one gets meanwhile.
+constexpr std::size_t kMaxUndelivered = 8;
 
 v1::InstanceConfig WithDefaults(v1::InstanceConfig config) {
   if (config.device().empty()) config.set_device("cpu");
@@ -107,6 +108,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
                 }),
       deliver_(
           kMaxUndelivered,
+          [this](const runtime::FinishedWork& work) { return delivery_.DestinationOf(work); },
           [this](runtime::FinishedWork work) { return delivery_.Deliver(std::move(work)); }, clock),
       recorder_({*view_, updates_, deliver_, counts_, metrics, spans},
                 [this] { return tasks_.assignment(); }),
@@ -182,8 +184,9 @@ void Instance::Leave() {
   AwaitUnrouted();
   intake_.Stop();
   upkeep_.Stop();
+  // What senders take for delivered until here, TakeRest finds. What they send later they keep.
+  inbox_->Shut();
   std::vector<runtime::WorkItem> left = intake_.TakeRest();
-  // TakeRest comes before, because a closed inbox gives out nothing more.
   inbox_->Close();
   std::ranges::move(queued, std::back_inserter(left));
   for (auto& part : scheduler_.TakeJoins([](const message::Header&) { return true; }))
@@ -201,10 +204,11 @@ void Instance::Leave() {
     assignments_.Release();
     deliver_.Close();  // The object stays: load reports still ask it what is held.
   }
-  // Only now may the NodeManager take the node for gone. Nobody reports any more either, so the
-  // reporter can go.
+  // Nobody reports any more. The databases hear how the jobs of this instance ended before they
+  // hear that it is gone, which would make those jobs LOST.
+  reporter_->Close();
   agent_->Stop();
-  reporter_.reset();  // Sends the updates that are still pending.
+  reporter_.reset();
 }
 
 }  // namespace onepiece::instance

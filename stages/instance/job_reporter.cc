@@ -1,7 +1,7 @@
 #include "stages/instance/job_reporter.h"
 
+#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
@@ -13,13 +13,44 @@ namespace {
 
 constexpr auto kMinProgressInterval = std::chrono::milliseconds(100);
 constexpr auto kRetryPause = std::chrono::milliseconds(200);
-constexpr auto kGiveUpAfter = std::chrono::seconds(30);
 // How long the last attempts may take when the reporter ends.
 constexpr auto kFlushLimit = std::chrono::seconds(3);
 constexpr auto kIdleWait = std::chrono::hours(24);
 
-bool IsRetryable(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+// Every other answer may be another one next time: a database may restart, take its records over
+// from its peer, or have room again.
+bool IsDefinite(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+bool IsEnd(const v1::UpdateJobRequest& request) {
+  return request.has_failed() || request.cancelled();
+}
+
+// Adds `newer` to `older`, which waits. A request has room for one timing.
+bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
+  if (older.has_timing() && newer.has_timing()) return false;
+  // The first end of a job wins at the database, and so it does here.
+  if (IsEnd(older)) {
+    newer.clear_failed();
+    newer.clear_cancelled();
+  }
+  for (v1::WorkHolder& holder : *newer.mutable_placed()) {
+    // The database keeps the holder with the largest attempt for each way that a job came.
+    auto& placed = *older.mutable_placed();
+    const auto same = std::ranges::find_if(placed, [&](const v1::WorkHolder& known) {
+      return known.stage() == holder.stage() && known.from() == holder.from();
+    });
+    if (same == placed.end()) {
+      placed.Add(std::move(holder));
+    } else if (same->attempt() < holder.attempt()) {
+      *same = std::move(holder);
+    }
+  }
+  newer.clear_placed();
+  older.MergeFrom(newer);
+  return true;
 }
 
 }  // namespace
@@ -30,7 +61,7 @@ JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock)
       clock_(clock),
       thread_([this](const std::stop_token& stop) { Main(stop); }) {}
 
-JobReporter::~JobReporter() = default;
+JobReporter::~JobReporter() { Close(); }
 
 void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress) {
   const base::MutexLock lock(mutex_);
@@ -38,7 +69,7 @@ void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress)
   if (queue.empty() || !queue.back().progress_only) {
     // Progress is dropped without a word: the next step brings a newer one.
     if (pending_count_ >= kMaxPending) return;
-    queue.push_back({.request = {}, .queued = clock_.Now(), .progress_only = true});
+    queue.push_back({.request = {}, .progress_only = true});
     ++pending_count_;
   }
   *queue.back().request.mutable_progress() = std::move(progress);
@@ -47,12 +78,9 @@ void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress)
 
 void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
   const base::MutexLock lock(mutex_);
-  if (pending_count_ >= kMaxPending) {
-    spdlog::warn("uid={} update of the job record dropped: too many are waiting", uid.ToString());
-    return;
-  }
   auto& queue = pending_[uid];
-  queue.push_back({.request = std::move(request), .queued = clock_.Now(), .progress_only = false});
+  if (!queue.empty() && !queue.back().progress_only && Join(request, queue.back().request)) return;
+  queue.push_back({.request = std::move(request)});
   ++pending_count_;
   changed_.NotifyAll();
 }
@@ -83,13 +111,17 @@ void JobReporter::Flush() {
     const base::MutexLock lock(mutex_);
     last.swap(pending_);
   }
-  for (const auto& [uid, queue] : last) {
-    for (const auto& pending : queue) {
-      if (pending.progress_only) continue;
-      if (clock_.Now() < until) {
-        Send(uid, pending);
-      } else {
-        spdlog::warn("uid={} update of the job record was not sent", uid.ToString());
+  // A client waits for the end of a job. What else is missing is found out by its holder's death.
+  for (const bool ends : {true, false}) {
+    for (auto& [uid, queue] : last) {
+      const bool ended =
+          std::ranges::any_of(queue, [](const Pending& pending) { return IsEnd(pending.request); });
+      if (ended != ends) continue;
+      for (Pending& pending : queue) {
+        if (pending.progress_only) continue;
+        if (clock_.Now() < until && Send(uid, pending) == Answer::kDone) continue;
+        spdlog::warn("uid={} update of the job record was not sent: {}", uid.ToString(),
+                     pending.request.ShortDebugString());
       }
     }
   }
@@ -106,7 +138,7 @@ bool JobReporter::SendRound() {
     std::size_t sent = 0;
     // The first update that must be retried holds up those behind it, which keeps the order of the
     // job's updates. Other jobs go on.
-    while (!queue.empty() && Send(uid, queue.front())) {
+    while (!queue.empty() && Send(uid, queue.front()) == Answer::kDone) {
       queue.pop_front();
       ++sent;
     }
@@ -122,7 +154,7 @@ bool JobReporter::SendRound() {
   return all_sent;
 }
 
-bool JobReporter::Send(const base::Uid& uid, const Pending& pending) {
+JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
   v1::UpdateJobRequest request = pending.request;
   request.set_uid(uid.ToString());
   const auto record = update_(request);
@@ -130,15 +162,15 @@ bool JobReporter::Send(const base::Uid& uid, const Pending& pending) {
     const auto state = record->job().state();
     if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED)
       ended_(uid);
-    return true;
+    return Answer::kDone;
   }
-  const bool again = IsRetryable(record.status()) && !pending.progress_only &&
-                     clock_.Now() - pending.queued < base::Scaled(kGiveUpAfter);
-  if (!again) {
-    spdlog::warn("uid={} update of the job record failed: {}", uid.ToString(),
-                 base::Message(record.status()));
+  const bool again = !IsDefinite(record.status()) && !pending.progress_only;
+  if (!again || !pending.refused) {
+    spdlog::warn("uid={} update of the job record failed{}: {}", uid.ToString(),
+                 again ? ", and is repeated" : "", base::Message(record.status()));
   }
-  return !again;
+  pending.refused = true;
+  return again ? Answer::kAgain : Answer::kDone;
 }
 
 }  // namespace onepiece::instance

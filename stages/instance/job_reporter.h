@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -19,13 +20,17 @@
 namespace onepiece::instance {
 
 /// Sends UpdateJob calls from its own thread, in order for each job. It coalesces progress: only
-/// the newest step of a job waits, and the steps of a job are sent at most ten times a second. It
-/// retries other updates for 30 s. When kMaxPending updates wait, further ones are dropped.
+/// the newest step of a job waits, and the steps of a job are sent at most ten times a second.
+///
+/// It repeats every other update until the answer is definite: a database has it, or it refuses the
+/// update for good (INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION). Updates of a job that wait
+/// are joined into one where possible. Beyond kMaxPending only progress is dropped. Whoever takes
+/// work in asks full() first, so that what is held bounds what can still be reported.
 ///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
-/// Blocking: reports never block. Destruction blocks for the call in flight, and for about 3 s more
-/// at most.
+/// Blocking: reports never block. Close blocks for the call in flight, and for about 3 s and
+/// one call more at most.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
@@ -34,30 +39,35 @@ class JobReporter {
   static constexpr std::size_t kMaxPending = 10'000;
 
   JobReporter(Update update, Ended ended, base::Clock& clock);
-  /// Makes one last attempt at each pending update that is not progress.
-  ~JobReporter();
+  ~JobReporter();  ///< Close().
   JobReporter(const JobReporter&) = delete;
   JobReporter& operator=(const JobReporter&) = delete;
 
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
   /// Reports anything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
+  /// Makes one last attempt at each pending update that is not progress, jobs that have ended
+  /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
+  void Close() { thread_ = {}; }
   /// Returns the number of updates that no database has yet.
   [[nodiscard]] std::size_t pending() const;
+  /// Returns whether kMaxPending updates wait, so that no more work should be taken in.
+  [[nodiscard]] bool full() const { return pending() >= kMaxPending; }
 
  private:
   struct Pending {
     v1::UpdateJobRequest request;
-    base::MonotonicTime queued{};
     bool progress_only = false;
+    bool refused = false;  ///< A database has not taken it at the first try; this is logged once.
   };
+  enum class Answer : std::uint8_t { kDone, kAgain };
 
   void Main(const std::stop_token& stop);
-  // Makes one last attempt at each pending update that is not progress, for kFlushLimit in all.
+  // Takes kFlushLimit in all.
   void Flush();
   // Sends the pending updates of every job. Returns false when any of them must be retried.
   bool SendRound();
-  bool Send(const base::Uid& uid, const Pending& pending);
+  Answer Send(const base::Uid& uid, Pending& pending);
 
   const Update update_;
   const Ended ended_;

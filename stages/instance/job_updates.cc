@@ -20,6 +20,8 @@ v1::WorkHolder HolderAt(const node::Routing& table, const message::Header& heade
   // The last stage has no successors, but it hands its result on to a database.
   const auto next = table.GraphOf(header.app).Successors(header.stage).size();
   holder.set_successors(std::max(1, static_cast<int>(next)));
+  // The sender's table may be newer than this node's, which then need not name the holder yet.
+  holder.set_routing_epoch(std::max(table.epoch(), header.routing_epoch));
   return holder;
 }
 

@@ -36,6 +36,8 @@ class JobUpdates {
   void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
   /// The instance stops, and nobody else takes the job.
   void FailStopped(const message::Header& header);
+  /// Returns whether so many updates wait that no more work should be taken in.
+  [[nodiscard]] bool full() const { return reporter_.full(); }
   /// Every other update.
   void Report(const base::Uid& uid, v1::UpdateJobRequest update);
 

@@ -31,7 +31,9 @@ std::optional<node::Delivered> Write(const message::Message& message, const node
             ->Put(message, std::min(deadline, now + base::Scaled(kPutTimeout)));
     span.Set("outcome", stored.ok() ? "written" : base::GetReason(stored.status()).reason);
     if (stored.ok())
-      return node::Delivered{.endpoint = database, .attempt = message.header.attempt};
+      return node::Delivered{.endpoint = database,
+                             .attempt = message.header.attempt,
+                             .routing_epoch = routing.epoch()};
     spdlog::info("uid={} the result was not written to {}: {}", message.header.uid.ToString(),
                  database.node_id(), base::Message(stored.status()));
   }
@@ -56,9 +58,8 @@ absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
   if (values::IsForPut(message)) {
     if (auto written = Write(message, routing, ways, deadline)) return *std::move(written);
   }
-  node::Destination target = node::Destination::DatabasesFor(message.header.uid);
-  target.patience = patience;
-  auto sent = ways.outbox.Deliver(message, target, deadline);
+  absl::StatusOr<node::Delivered> sent =
+      ways.send(node::Destination::DatabasesFor(message.header.uid));
   if (base::GetReason(sent.status()).reason != "MESSAGE_TOO_LARGE" || !values::CanPut(message)) {
     return sent;
   }

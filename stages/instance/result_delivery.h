@@ -17,9 +17,10 @@ namespace onepiece::instance {
 /// result is made. Reads the bytes.
 void AddSha256(std::vector<message::Artifact>& artifacts);
 
-/// How results reach databases. Borrowed.
+/// How results reach databases. The references are borrowed.
 struct ResultWays {
-  node::Outbox& outbox;
+  /// Sends the result by message.
+  std::function<absl::StatusOr<node::Delivered>(node::Destination)> send;
   values::ValuePeers& values;
   telemetry::Spans& spans;  ///< Gets a span "send" for each attempt.
   base::Clock& clock;
@@ -30,13 +31,13 @@ struct ResultWays {
 /// database takes it so. A small one goes by message, and is written when it is too large for the
 /// rings.
 ///
-/// Blocking: by message for `patience`, and 5 s for each database that it is written to, always
-/// until `deadline` at most.
+/// Blocking: as ResultWays::send does, for `patience` when only writing is left, and 5 s for each
+/// database that it is written to, always until `deadline` at most.
 ///
 /// Errors:
 ///   - UNAVAILABLE (RESULT_NOT_TAKEN): the rings are too small for it, and no database has room to
 ///     write it now. Retry.
-///   - those of Outbox::Deliver; MESSAGE_TOO_LARGE only for outputs that nobody can write
+///   - those of ResultWays::send; MESSAGE_TOO_LARGE only for outputs that nobody can write
 ///     (values::CanPut).
 absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
                                               const node::Routing& routing, const ResultWays& ways,

@@ -14,6 +14,8 @@ namespace {
 
 // How long one job may look for a taker before the jobs behind it get their turn.
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
+// How long a send whose outcome is unknown is repeated before other items get their turn.
+constexpr auto kOpenTurn = std::chrono::milliseconds(100);
 // How long SendLeft may take: the share of leaving that is for work that nobody has begun.
 constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 
@@ -51,6 +53,30 @@ absl::Status CheckStage(const node::Routing& table, const message::Header& heade
 WorkDelivery::WorkDelivery(std::string node_id, Parts parts, ServesHere serves_here)
     : node_id_(std::move(node_id)), parts_(parts), serves_here_(std::move(serves_here)) {}
 
+std::string WorkDelivery::PlaceOf(const message::Header& header, const std::string& stage) const {
+  const auto table = parts_.view.routing();
+  if (table->GraphOf(header.app).Predecessors(stage).size() > 1) {
+    const auto point = table->MeetingPoint(header.app, stage, header.uid);
+    if (point.has_value()) return "node " + point->node_id();
+  }
+  return "stage " + header.app + " " + stage;
+}
+
+std::string WorkDelivery::DestinationOf(const runtime::FinishedWork& work) const {
+  const message::Header& header = work.item.message.header;
+  const std::string reason = base::GetReason(work.outputs.status()).reason;
+  if (reason == runtime::kHandedOver || reason == runtime::kWrongStage)
+    return PlaceOf(header, header.stage);
+  if (!work.outputs.ok()) return "";  // Its job ends here, and only a record is told.
+  const auto table = parts_.view.routing();
+  const auto successors = table->GraphOf(header.app).Successors(header.stage);
+  std::string places;
+  for (const std::string& next : successors) places += PlaceOf(header, next) + ";";
+  if (!successors.empty()) return places;
+  const auto databases = table->DatabasesFor(header.uid);
+  return "database " + (databases.empty() ? "" : databases.front().node_id());
+}
+
 std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
   if (parts_.former_set.FailIfLate(header)) return std::nullopt;
@@ -61,14 +87,14 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     parts_.updates.Fail(header.uid, work.outputs.status(), header.stage);
     return std::nullopt;
   }
-  if (elsewhere && StaysHere(header)) {
+  if (elsewhere && work.open.empty() && StaysHere(header)) {
     const auto table = parts_.view.routing();
     const auto returned =
         parts_.scheduler.Return(work.item, table->GraphOf(header.app).Predecessors(header.stage));
     if (!returned.ok()) parts_.updates.Fail(header.uid, returned.status(), header.stage);
     if (!returned.ok() || *returned) return std::nullopt;
   }
-  const absl::Status sent = elsewhere ? Forward(work.item) : HandOn(work);
+  const absl::Status sent = elsewhere ? Forward(work.item, work.open) : HandOn(work);
   if (sent.ok() && handed_over)
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
   if (sent.ok()) return std::nullopt;
@@ -89,7 +115,8 @@ void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
     const message::Header& header = item.message.header;
     const auto point =
         parts_.view.routing()->MeetingPoint(header.app, header.stage, header.uid, node_id_);
-    if (!point.has_value() || parts_.clock.Now() >= until || !Forward(item).ok())
+    Open open;
+    if (!point.has_value() || parts_.clock.Now() >= until || !Forward(item, open).ok())
       parts_.updates.FailStopped(header);
   }
 }
@@ -103,7 +130,7 @@ bool WorkDelivery::StaysHere(const message::Header& header) const {
   return serves_here_(header.stage, header.app);
 }
 
-absl::Status WorkDelivery::Forward(const runtime::WorkItem& item) {
+absl::Status WorkDelivery::Forward(const runtime::WorkItem& item, Open& open) {
   const auto table = parts_.view.routing();
   ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, item.message.header));
   std::vector<message::Message> messages = item.parts;
@@ -114,7 +141,7 @@ absl::Status WorkDelivery::Forward(const runtime::WorkItem& item) {
     // should it come back, and the record believes the later holder.
     message.header.attempt = item.message.header.attempt + 1;
     message.header.routing_epoch = table->epoch();
-    ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message));
+    ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message, open));
   }
   parts_.updates.Report(item.message.header.uid, std::move(update));
   return absl::OkStatus();
@@ -132,7 +159,7 @@ absl::Status WorkDelivery::HandOn(runtime::FinishedWork& work) {
   const auto successors = table->GraphOf(message.header.app).Successors(message.header.stage);
   if (successors.empty()) AddSha256(*work.outputs);
   message.artifacts = *work.outputs;
-  if (successors.empty()) return SendToDatabase(std::move(message), update);
+  if (successors.empty()) return SendToDatabase(std::move(message), update, work.open);
   return SendToSuccessors(message, work, successors, std::move(update));
 }
 
@@ -144,7 +171,7 @@ absl::Status WorkDelivery::SendToSuccessors(message::Message& message, runtime::
   for (const std::string& next : successors) {
     if (work.delivered.contains(next)) continue;
     message.header.stage = next;
-    auto placed = SendToStage(message);
+    auto placed = SendToStage(message, work.open);
     if (placed.ok()) {
       work.delivered.insert(next);
       *update.add_placed() = *std::move(placed);
@@ -157,19 +184,40 @@ absl::Status WorkDelivery::SendToSuccessors(message::Message& message, runtime::
   return failed;
 }
 
-absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message& message) {
+absl::StatusOr<node::Delivered> WorkDelivery::Send(const message::Message& message,
+                                                   node::Destination target, Open& open) {
+  const message::Header& header = message.header;
+  const std::string name = header.from + ">" + header.stage;
+  std::shared_ptr<node::OpenDelivery> send;
+  if (const auto known = open.find(name); known != open.end())
+    send = std::static_pointer_cast<node::OpenDelivery>(std::move(open.extract(known).mapped()));
+  absl::StatusOr<node::Delivered> delivered;
+  do {
+    target.patience = base::Scaled(send == nullptr ? base::Duration(kDeliverTurn) : kOpenTurn);
+    delivered = parts_.outbox.DeliverInTurns(message, target, header.deadline, send);
+    // There is no later turn for an instance that leaves. Leave closes the outbox in time.
+  } while (send != nullptr && parts_.leaving);
+  if (send != nullptr) open.emplace(name, std::move(send));
+  return delivered;
+}
+
+absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message& message,
+                                                         Open& open) {
   const message::Header& header = message.header;
   const bool not_here = parts_.leaving || parts_.drain.orders().pass_on;
-  node::Destination target =
-      node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : "");
-  target.patience = base::Scaled(kDeliverTurn);
-  ONEPIECE_ASSIGN_OR_RETURN(const node::Delivered delivered,
-                            parts_.outbox.Deliver(message, target, header.deadline));
-  return HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const node::Delivered delivered,
+      Send(message,
+           node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : ""),
+           open));
+  v1::WorkHolder holder =
+      HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+  holder.set_routing_epoch(delivered.routing_epoch);
+  return holder;
 }
 
 absl::Status WorkDelivery::SendToDatabase(message::Message message,
-                                          const v1::UpdateJobRequest& timing) {
+                                          const v1::UpdateJobRequest& timing, Open& open) {
   // The times go before the result, so that a client that sees SUCCEEDED sees every stage's times.
   if (const auto updated = parts_.records.Update(timing); !updated.ok()) {
     spdlog::warn("uid={} times of the last stage were not recorded: {}", timing.uid(),
@@ -178,10 +226,11 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   message.header.kind = message::Kind::kResult;
   const std::string stage = std::exchange(message.header.stage, "");
   const base::MonotonicTime deadline = message.header.deadline;
-  const ResultWays ways{.outbox = parts_.outbox,
-                        .values = parts_.values,
-                        .spans = parts_.spans,
-                        .clock = parts_.clock};
+  const ResultWays ways{
+      .send = [&](node::Destination target) { return Send(message, std::move(target), open); },
+      .values = parts_.values,
+      .spans = parts_.spans,
+      .clock = parts_.clock};
   ONEPIECE_ASSIGN_OR_RETURN(
       const node::Delivered delivered,
       DeliverResult(message, *parts_.view.routing(), ways, base::Scaled(kDeliverTurn), deadline));
@@ -191,6 +240,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   holder.set_node_id(delivered.endpoint.node_id());
   holder.set_incarnation(delivered.endpoint.incarnation());
   holder.set_attempt(delivered.attempt);
+  holder.set_routing_epoch(delivered.routing_epoch);
   holder.set_from(stage);
   holder.set_stage(stage);
   holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +

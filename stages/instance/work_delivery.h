@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,10 +33,10 @@ namespace onepiece::instance {
 /// Settles the fate of every item: it is delivered, returned to the queue, or its job fails.
 ///
 /// Ownership: borrows everything that it is given.
-/// Threading: Deliver runs on the deliverer's thread. SendLeft may run beside it on another thread,
-/// with other items.
+/// Threading: thread-safe, for different items.
 /// Blocking: a delivery looks for a taker for about a second. A large result has 5 s more for each
-/// database (DeliverResult).
+/// database (DeliverResult). When the outcome of a send is unknown it comes back as well, with the
+/// send still open in FinishedWork::open, and is continued later.
 class WorkDelivery {
  public:
   struct Parts {
@@ -55,6 +57,9 @@ class WorkDelivery {
 
   WorkDelivery(std::string node_id, Parts parts, ServesHere serves_here);
 
+  /// Names where an item goes, for runtime::ResultDeliver: the next stages, or the job's database.
+  /// What goes to the meeting point of a join goes to one instance.
+  std::string DestinationOf(const runtime::FinishedWork& work) const;
   /// Delivers an item, for runtime::ResultDeliver. Returns the item when nobody took it yet.
   std::optional<runtime::FinishedWork> Deliver(runtime::FinishedWork work);
   /// Sends work that nobody has begun to another instance of its stage. Jobs fail when there is
@@ -63,14 +68,19 @@ class WorkDelivery {
 
  private:
   bool StaysHere(const message::Header& header) const;
-  absl::Status Forward(const runtime::WorkItem& item);
+  std::string PlaceOf(const message::Header& header, const std::string& stage) const;
+  using Open = std::map<std::string, std::shared_ptr<void>>;
+  absl::Status Forward(const runtime::WorkItem& item, Open& open);
   absl::Status HandOn(runtime::FinishedWork& work);
   absl::Status SendToSuccessors(message::Message& message, runtime::FinishedWork& work,
                                 std::span<const std::string> successors,
                                 v1::UpdateJobRequest update);
-  absl::StatusOr<v1::WorkHolder> SendToStage(const message::Message& message);
-  absl::Status SendToDatabase(message::Message message, const v1::UpdateJobRequest& timing);
-  // The job's deadline on the monotonic clock.
+  absl::StatusOr<v1::WorkHolder> SendToStage(const message::Message& message, Open& open);
+  absl::Status SendToDatabase(message::Message message, const v1::UpdateJobRequest& timing,
+                              Open& open);
+  // Sends a message, or goes on with a send of `open`.
+  absl::StatusOr<node::Delivered> Send(const message::Message& message, node::Destination target,
+                                       Open& open);
 
   const std::string node_id_;
   const Parts parts_;

@@ -9,6 +9,8 @@ namespace onepiece::instance {
 namespace {
 
 constexpr auto kPumpWait = std::chrono::milliseconds(500);
+// The pause before each message that is taken out of the reserve.
+constexpr auto kReservePause = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -36,8 +38,16 @@ std::size_t WorkIntake::arriving() const {
 
 void WorkIntake::Pump(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    // With a full queue the ring fills up behind it, and its senders see BUSY.
-    if (!parts_.scheduler.WaitForRoom(stop, parts_.clock.Now() + kPumpWait)) continue;
+    // While no database takes updates, the jobs that come would only add to those that wait.
+    if (parts_.updates.full()) {
+      parts_.clock.Pause(stop, kPumpWait);
+      continue;
+    }
+    // With a full queue the ring fills up behind it, and its senders see BUSY. While only joins
+    // leave no room, single messages are taken all the same: they may be what the joins wait for.
+    const bool reserve = parts_.scheduler.HasReserve();
+    const auto until = parts_.clock.Now() + (reserve ? kReservePause : kPumpWait);
+    if (!parts_.scheduler.WaitForRoom(stop, until) && (!reserve || stop.stop_requested())) continue;
     auto received = parts_.inbox.Receive(parts_.clock.Now() + kPumpWait);
     // A message that is in hand counts until the next wait is in vain.
     idle_ = !received.ok();

@@ -51,13 +51,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
                                " does not take the outputs of stage " + Quoted(header.from));
   }
   const std::size_t part_bytes = BytesOf(part);
-  if (join == joins_.end()) {
-    if (joins_.size() >= limits_.max_joins || bytes_ + part_bytes > limits_.max_bytes) {
-      return base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL",
-                             "as many jobs wait here for a branch as may");
-    }
-    join = joins_.emplace(key, Join{.give_up = GiveUpTime(part)}).first;
-  }
+  if (join == joins_.end()) join = joins_.emplace(key, Join{.give_up = GiveUpTime(part)}).first;
   // The newest list counts: the workflow may have changed since the first part came. Expire names
   // the missing stages by it.
   join->second.predecessors.assign(predecessors.begin(), predecessors.end());

@@ -30,8 +30,9 @@ struct Branch {
 /// The message names both stages.
 absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> branches);
 
-/// Bounds of a JoinTable. A part of a join that is there already is always taken, even beyond them:
-/// it can complete the join, which frees memory.
+/// Bounds of a JoinTable. It takes every part, even beyond them, because a part of a join that is
+/// there already can complete it, which frees memory. Its owner keeps the bounds: it asks before it
+/// takes a message whose content it cannot know yet (RequestScheduler::WaitForRoom).
 struct JoinLimits {
   std::size_t max_joins = 4096;
   std::size_t max_bytes = std::size_t{2} << 30;
@@ -57,7 +58,7 @@ class JoinTable {
   /// counted and dropped. After an error nothing of the join is held.
   ///
   /// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE; NOT_A_BRANCH: the part's stage is not among
-  /// `predecessors`), RESOURCE_EXHAUSTED (JOINS_FULL).
+  /// `predecessors`).
   absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
                                               std::span<const std::string> predecessors);
   /// Gives up joins whose time is over. That is shortly before the job's deadline (a second, or a
@@ -69,6 +70,12 @@ class JoinTable {
   /// Drops the job's parts.
   void Remove(const base::Uid& uid);
 
+  /// Returns whether half of what the limits allow is held: senders should be slowed down.
+  [[nodiscard]] bool scarce() const {
+    return Holds((limits_.max_joins + 1) / 2, limits_.max_bytes / 2);
+  }
+  /// Returns whether all of what the limits allow is held.
+  [[nodiscard]] bool full() const { return Holds(limits_.max_joins, limits_.max_bytes); }
   [[nodiscard]] std::size_t joins() const { return joins_.size(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t duplicates() const { return duplicates_; }
@@ -83,6 +90,9 @@ class JoinTable {
   using Joins = std::map<JoinKey, Join>;
 
   Joins::iterator Erase(Joins::iterator join);
+  [[nodiscard]] bool Holds(std::size_t joins, std::size_t bytes) const {
+    return joins_.size() >= joins || bytes_ >= bytes;
+  }
 
   const JoinLimits limits_;
   Joins joins_;

@@ -127,10 +127,19 @@ RequestScheduler::RequestScheduler(RequestSchedulerOptions options,
 bool RequestScheduler::WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline) {
   base::MutexLock lock(mutex_);
   const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return strategy_->size() == 0 || (strategy_->size() < options_.max_queued &&
-                                      strategy_->bytes() < options_.max_queued_bytes);
+    return QueueHasRoom() && !joins_.scarce();
   };
   return clock_.WaitUntil(changed_, lock, stop, deadline, has_room);
+}
+
+bool RequestScheduler::HasReserve() const {
+  const base::MutexLock lock(mutex_);
+  return QueueHasRoom() && !joins_.full();
+}
+
+bool RequestScheduler::QueueHasRoom() const {
+  return strategy_->size() == 0 || (strategy_->size() < options_.max_queued &&
+                                    strategy_->bytes() < options_.max_queued_bytes);
 }
 
 absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
@@ -199,12 +208,14 @@ absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
 
 std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
   const base::MutexLock lock(mutex_);
+  changed_.NotifyAll();
   return joins_.Expire(clock_.Now());
 }
 
 std::vector<WorkItem> RequestScheduler::TakeJoins(
     const std::function<bool(const message::Header&)>& wanted) {
   const base::MutexLock lock(mutex_);
+  changed_.NotifyAll();
   return joins_.Take(wanted);
 }
 

@@ -5,7 +5,16 @@
 // the computation begins. When the queue is full, the ring fills up behind it and senders see BUSY.
 // Branches of a job wait here for each other (JoinTable) before the job is queued. Waiting branches
 // do not count as queued, because a full queue would keep out the branches that they wait for.
-// JoinLimits bounds them.
+//
+// JoinLimits bounds them. A branch that begins a new join must not be refused, because its job was
+// accepted; and the instance must not simply stop taking messages when many joins wait, because the
+// branches that would complete them come through the same ring, behind the new ones. So the bounds
+// have two steps. Above the first, half of the limits, there is no room (WaitForRoom), and the ring
+// holds the senders back; but there is a reserve (HasReserve), from which the instance goes on
+// taking single messages, slowly. A branch of an older join completes it, which makes room. A new
+// one takes some of the reserve. Joins end with their jobs at the latest, so the reserve is used up
+// only if a job's deadline is longer than it lasts: 2048 joins at 50 messages a second last for 40
+// s without a single completion. Only then does the instance wait, until a join ends.
 #pragma once
 
 #include <algorithm>
@@ -120,9 +129,13 @@ class RequestScheduler {
   RequestScheduler(RequestSchedulerOptions options, std::unique_ptr<SchedulingStrategy> strategy,
                    base::Clock& clock);
 
-  /// Waits until the queue is empty or below both bounds. Returns false when it is not by the
-  /// deadline, or on stop. Push itself never waits and checks no bound.
+  /// Waits until the queue is empty or below both bounds, and the joins take no more than half of
+  /// their limits. Returns false when that is not so by the deadline, or on stop. Push itself never
+  /// waits and checks no bound.
   bool WaitForRoom(const std::stop_token& stop, base::MonotonicTime deadline);
+  /// Returns whether a single message may be taken without room: the queue has room, and the joins
+  /// are below their limits.
+  [[nodiscard]] bool HasReserve() const;
   /// Queues an item. A second item with the same uid, stage, `from` and attempt is dropped, and so
   /// is an item of a cancelled job. If its stage has several `predecessors` and the item has no
   /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
@@ -172,6 +185,7 @@ class RequestScheduler {
  private:
   using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
 
+  [[nodiscard]] bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the item into the queue, or to the other branches of its job.
   absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

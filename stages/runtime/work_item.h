@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +45,9 @@ struct FinishedWork {
   WorkTiming timing;
   absl::StatusOr<std::vector<message::Artifact>> outputs;
   std::set<std::string> delivered;  ///< Next stages that have the outputs already.
+  /// What may have arrived somewhere, by what was sent: the deliverer's state of those sends, which
+  /// only the deliverer looks into. While there is any, the work may not go anywhere else.
+  std::map<std::string, std::shared_ptr<void>> open = {};
 };
 
 /// The reason of FinishedWork that belongs elsewhere: this instance does not serve its stage, or

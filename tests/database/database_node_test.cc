@@ -210,6 +210,40 @@ class DatabaseNodeTest : public QObject {
     QCOMPARE(last.error().reason(), std::string("LOST"));
   }
 
+  // The database's table is older than the one by which the instance was chosen, and does not name
+  // it yet. A later table judges.
+  void Job_OfAnInstanceThatCameLaterIsNotLost() {
+    DatabaseCluster cluster;
+    cluster.AddDatabase("db-1", {.holder_grace = 0ms});
+    const std::uint64_t epoch = cluster.view().routing()->epoch();
+    const auto place = [&](std::uint64_t routing_epoch) {
+      const v1::JobRecord record = NewRecord();
+      v1::UpdateJobRequest update;
+      update.set_uid(record.job().uid());
+      v1::WorkHolder& holder = *update.add_placed();
+      holder.set_node_id("inst");
+      holder.set_incarnation(9);
+      holder.set_stage("encode");
+      holder.set_routing_epoch(routing_epoch);
+      Require(cluster.records().Create(record).status());
+      Require(cluster.records().Update(update).status());
+      return update.uid();
+    };
+    const JobStore& store = cluster.at("db-1").node->store();
+    const auto is_lost = [&](const std::string& uid) {
+      return store.Get(uid)->job().error().reason() == "LOST";
+    };
+    const std::string late = place(epoch + 1);
+    // A sweep that finds such a job has looked at the first too.
+    for (int i = 0; i < 2; ++i) {
+      const std::string probe = place(epoch);
+      QVERIFY(Eventually([&] { return is_lost(probe); }));
+    }
+    QVERIFY(!is_lost(late));
+    cluster.ChangeTable([](v1::RoutingTable&) {});
+    QVERIFY(Eventually([&] { return is_lost(late); }));
+  }
+
   void Result_WithoutValueMemory_IsKeptInTheHeapOrEndsItsJob_data() {
     QTest::addColumn<bool>("spill");
     QTest::newRow("reject") << false;

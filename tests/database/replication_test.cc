@@ -151,6 +151,11 @@ class DeadRings final : public node::Outbox {
                                           base::MonotonicTime) override {
     return node::Delivered{};
   }
+  absl::StatusOr<node::Delivered> DeliverInTurns(const message::Message&, const node::Destination&,
+                                                 base::MonotonicTime,
+                                                 std::shared_ptr<node::OpenDelivery>&) override {
+    return node::Delivered{};
+  }
   void Close() override {}
   [[nodiscard]] node::OutboxCounters counters() const override { return {}; }
 };

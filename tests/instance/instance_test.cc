@@ -43,6 +43,8 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   }
   grpc::Status DeregisterNode(grpc::ServerContext*, const v1::DeregisterNodeRequest*,
                               google::protobuf::Empty*) override {
+    const base::MutexLock lock(mutex_);
+    failures_before_leaving_ = failures_.size();
     return grpc::Status::OK;
   }
   grpc::Status WatchRouting(grpc::ServerContext* context, const v1::WatchRoutingRequest* request,
@@ -108,6 +110,10 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
     const base::MutexLock lock(mutex_);
     return failures_.size();
   }
+  std::size_t failures_before_leaving() {
+    const base::MutexLock lock(mutex_);
+    return failures_before_leaving_;
+  }
 
  private:
   /// `next` gives the item at a place, null where there is none yet; called under the lock.
@@ -134,6 +140,7 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   std::vector<v1::RoutingTable> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
+  std::size_t failures_before_leaving_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 std::unique_ptr<fabric::Fabric> OpenFabric(const std::string& cluster_id) {
@@ -457,6 +464,8 @@ class InstanceTest : public QObject {
     }));
     f.instance->Leave();
     QCOMPARE(f.cluster.failures(), std::size_t{3});
+    // A database that heard first that the instance is gone would call the jobs lost.
+    QCOMPARE(f.cluster.failures_before_leaving(), std::size_t{3});
   }
 
   void LoadFailure_IsReportedWithItsReason() {

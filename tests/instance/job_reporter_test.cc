@@ -35,7 +35,7 @@ class FakeDatabase {
     changed_.NotifyAll();
     const auto let_go = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !held_; };
     if (held_) changed_.WaitFor(lock, kReporterLimit, let_go);
-    if (away_) return absl::UnavailableError("away");
+    if (refused_for_) return absl::Status(*refused_for_, "away");
     updates_.push_back(request);
     changed_.NotifyAll();
     v1::JobRecord record;
@@ -44,9 +44,13 @@ class FakeDatabase {
   }
   void Set(bool away, bool held) {
     const base::MutexLock lock(mutex_);
-    away_ = away;
+    refused_for_ = away ? std::optional(absl::StatusCode::kUnavailable) : std::nullopt;
     held_ = held;
     changed_.NotifyAll();
+  }
+  void Refuse(absl::StatusCode code) {
+    const base::MutexLock lock(mutex_);
+    refused_for_ = code;
   }
   bool WaitForCalls(int count) {
     base::MutexLock lock(mutex_);
@@ -61,12 +65,16 @@ class FakeDatabase {
     });
     return updates_;
   }
+  int calls() {
+    const base::MutexLock lock(mutex_);
+    return calls_;
+  }
   v1::Job::State state = v1::Job::RUNNING;
 
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  bool away_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::StatusCode> refused_for_ ABSL_GUARDED_BY(mutex_);
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<v1::UpdateJobRequest> updates_ ABSL_GUARDED_BY(mutex_);
@@ -115,6 +123,105 @@ class JobReporterTest : public QObject {
     const auto updates = f.database.WaitForUpdates(1);
     QCOMPARE(updates.size(), std::size_t{1});
     QCOMPARE(updates[0].failed().reason(), std::string("STAGE_FAILED"));
+  }
+
+  void Report_ADatabaseThatRefusesForNow_IsAskedAgain_data() {
+    QTest::addColumn<int>("code");
+    for (const absl::StatusCode code :
+         {absl::StatusCode::kResourceExhausted, absl::StatusCode::kAborted,
+          absl::StatusCode::kInternal, absl::StatusCode::kUnknown,
+          absl::StatusCode::kDeadlineExceeded}) {
+      QTest::newRow(absl::StatusCodeToString(code).c_str()) << static_cast<int>(code);
+    }
+  }
+  void Report_ADatabaseThatRefusesForNow_IsAskedAgain() {
+    QFETCH(int, code);
+    ReporterFixture f;
+    f.database.Refuse(static_cast<absl::StatusCode>(code));
+    f.reporter->Report(base::Uid::GenerateRandom(), Failed());
+    QVERIFY(f.database.WaitForCalls(2));
+    f.database.Set(false, false);
+    QCOMPARE(f.database.WaitForUpdates(1).size(), std::size_t{1});
+  }
+
+  void Report_ADatabaseThatRefusesForGood_IsNotAskedAgain() {
+    ReporterFixture f;
+    f.database.Refuse(absl::StatusCode::kNotFound);
+    f.reporter->Report(base::Uid::GenerateRandom(), Failed());
+    QVERIFY(f.database.WaitForCalls(1));
+    QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
+  }
+
+  void Report_TheDatabasesAreAwayForLong_NoEndIsLost() {
+    base::ManualClock clock;
+    FakeDatabase database;
+    JobReporter reporter(
+        [&](const v1::UpdateJobRequest& request) { return database.Update(request); },
+        [](const base::Uid&) {}, clock);
+    database.Set(/*away=*/true, /*held=*/false);
+    reporter.Report(base::Uid::GenerateRandom(), Failed());
+    // The reporter may be between two waits when the clock moves, so the clock moves until it
+    // calls.
+    QTRY_VERIFY_WITH_TIMEOUT((clock.Advance(std::chrono::minutes(1)), database.calls() >= 4),
+                             20000);
+    database.Set(false, false);
+    QTRY_VERIFY_WITH_TIMEOUT((clock.Advance(std::chrono::minutes(1)), reporter.pending() == 0),
+                             20000);
+    QCOMPARE(database.WaitForUpdates(1).size(), std::size_t{1});
+  }
+
+  void Report_TooManyWait_OnlyProgressIsDropped() {
+    ReporterFixture f;
+    f.database.Set(/*away=*/false, /*held=*/true);
+    f.reporter->ReportProgress(base::Uid::GenerateRandom(), Step(1));
+    QVERIFY(f.database.WaitForCalls(1));
+    std::vector<base::Uid> jobs;
+    for (std::size_t i = 0; i < JobReporter::kMaxPending + 10; ++i) {
+      jobs.push_back(base::Uid::GenerateRandom());
+      f.reporter->Report(jobs.back(), Failed());
+    }
+    QVERIFY(f.reporter->full());
+    f.reporter->ReportProgress(base::Uid::GenerateRandom(), Step(1));
+    QCOMPARE(f.reporter->pending(), jobs.size() + 1);
+    f.database.Set(false, false);
+    QCOMPARE(f.database.WaitForUpdates(jobs.size() + 1).size(), jobs.size() + 1);
+  }
+
+  // What waits for a job is one update, however often the job is placed, with its first end.
+  void Report_WhatWaitsIsJoined() {
+    ReporterFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    f.database.Set(/*away=*/false, /*held=*/true);
+    f.reporter->ReportProgress(uid, Step(1));
+    QVERIFY(f.database.WaitForCalls(1));
+    const auto placed = [&](const std::string& stage, std::uint32_t attempt) {
+      v1::UpdateJobRequest request;
+      v1::WorkHolder& holder = *request.add_placed();
+      holder.set_stage(stage);
+      holder.set_attempt(attempt);
+      f.reporter->Report(uid, request);
+    };
+    placed("a", 1);
+    placed("b", 0);
+    placed("a", 2);
+    placed("a", 1);
+    v1::UpdateJobRequest timing;
+    timing.mutable_timing()->set_stage("a");
+    f.reporter->Report(uid, timing);
+    f.reporter->Report(uid, Failed());
+    v1::UpdateJobRequest cancelled;
+    cancelled.set_cancelled(true);
+    f.reporter->Report(uid, cancelled);
+    QCOMPARE(f.reporter->pending(), std::size_t{2});
+    f.database.Set(false, false);
+    const auto updates = f.database.WaitForUpdates(2);
+    QCOMPARE(updates.size(), std::size_t{2});
+    QCOMPARE(updates[1].placed_size(), 2);
+    QCOMPARE(updates[1].placed(0).stage(), std::string("a"));
+    QCOMPARE(updates[1].placed(0).attempt(), std::uint32_t{2});
+    QCOMPARE(updates[1].placed(1).stage(), std::string("b"));
+    QCOMPARE(updates[1].timing().stage(), std::string("a"));
+    QVERIFY(updates[1].has_failed() && !updates[1].cancelled());
   }
 
   void Updates_OfAJobKeepTheirOrder() {

@@ -17,7 +17,7 @@ constexpr auto kUpdatesLimit = std::chrono::seconds(20);  // Only reached when a
 struct UpdatesFixture {
   UpdatesFixture() {
     v1::RoutingTable table;
-    table.set_epoch(1);
+    table.set_epoch(3);
     v1::Workflow& workflow = *table.add_workflows();
     workflow.set_app_id("app");
     workflow.add_stages()->set_stage("first");
@@ -76,6 +76,15 @@ class JobUpdatesTest : public QObject {
     QCOMPARE(holder.from(), std::string("first"));
     QCOMPARE(holder.attempt(), std::uint32_t{2});
     QCOMPARE(holder.successors(), 1);  // The last stage hands on to a database.
+    QCOMPARE(holder.routing_epoch(), std::uint64_t{3});
+  }
+
+  // This node's table is older, and need not name this instance yet.
+  void Placed_ByANewerTable_KeepsItsEpoch() {
+    UpdatesFixture f;
+    f.header.routing_epoch = 8;
+    f.updates.Placed(f.header);
+    QCOMPARE(f.Request().placed(0).routing_epoch(), std::uint64_t{8});
   }
 
   void Fail_SaysWhatHappened_data() {

@@ -39,12 +39,17 @@ class ResultDeliveryTest : public QObject {
   absl::StatusOr<node::Delivered> Deliver(const message::Message& message,
                                           base::Duration limit = 10s) {
     values::ValuePeers peers(cluster_->fabric(), "inst");
-    const ResultWays ways{.outbox = cluster_->outbox(),
+    const auto deadline = base::SystemClock().Now() + base::Scaled(limit);
+    const ResultWays ways{.send =
+                              [&](node::Destination target) {
+                                target.patience = base::Scaled(1s);
+                                return cluster_->outbox().Deliver(message, target, deadline);
+                              },
                           .values = peers,
                           .spans = spans_,
                           .clock = base::SystemClock()};
     return DeliverResult(message, *cluster_->view().routing(), ways, base::Scaled(1s),
-                         base::SystemClock().Now() + base::Scaled(limit));
+                         deadline);
   }
   std::size_t Written(const message::Message& message) const {
     const auto spans = spans_.Find(message.header.uid);

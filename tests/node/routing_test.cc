@@ -112,12 +112,22 @@ class RoutingTest : public QObject {
     QVERIFY(!routing.IsAlive("i2", 5));
   }
 
-  void MayBeAlive_IsFalseOnlyForWhatTheTableShowsToBeOver() {
+  void IsOver_OnlyWhenTheTableShowsIt() {
     const Routing routing = WithVideoWorkflow();
-    QVERIFY(routing.MayBeAlive("i1", 5));
-    QVERIFY(!routing.MayBeAlive("i1", 4));
-    QVERIFY(routing.MayBeAlive("i1", 6));  // Restarted since the table was made.
-    QVERIFY(!routing.MayBeAlive("nobody", 1));
+    QVERIFY(!routing.IsOver("i1", 5, 7, ""));
+    QVERIFY(routing.IsOver("i1", 4, 7, ""));
+    QVERIFY(!routing.IsOver("i1", 6, 7, ""));  // Restarted since the table was made.
+    QVERIFY(routing.IsOver("nobody", 1, 7, ""));
+    QVERIFY(routing.IsOver("nobody", 1, 6, ""));
+  }
+
+  void IsOver_ATableThatCannotKnow_ShowsNothing() {
+    const Routing routing = WithVideoWorkflow();
+    QVERIFY(!routing.IsOver("nobody", 1, 8, ""));       // It came after this table.
+    QVERIFY(!routing.IsOver("nobody", 1, 6, "other"));  // It was of another workflow set.
+    QVERIFY(!Routing().IsOver("nobody", 1, 0, ""));
+    // A later incarnation shows it, whatever else the table knows.
+    QVERIFY(routing.IsOver("i1", 4, 8, "other"));
   }
 
   // The weights place the records of running clusters. A build with other weights would not find

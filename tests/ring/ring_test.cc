@@ -236,6 +236,36 @@ class RingTest : public QObject {
     }
     world.Drain();
     QCOMPARE(world.Count(1, 1), 1);
+    QVERIFY(!world.consumer->health().producers[0].connected);
+  }
+
+  // The good-bye was said for a producer that lives, where nobody can fence it. Its place is free
+  // until it sends again.
+  void Dismiss_OfOneThatCannotBeFenced_LosesNothing() {
+    ConsumerOptions options = SmallRing();
+    options.max_producers = 2;
+    World world(options, /*revokes=*/false);
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 10)));
+    QVERIFY(world.consumer->Dismiss(ProducerId(1), Incarnation(1)).ok());
+    auto second = world.Connect(2, world.NewProcess());
+    auto third = world.Connect(3, world.NewProcess());
+    for (int i = 0; i < 5; ++i) {
+      world.clock.Advance(std::chrono::seconds(1));
+      world.consumer->Tick(world.clock.Now());
+    }
+    world.Drain();
+    const auto connected = [&] {
+      return std::ranges::count_if(world.consumer->health().producers,
+                                   [](const auto& one) { return one.connected; });
+    };
+    QCOMPARE(connected(), std::ptrdiff_t{2});
+    QVERIFY(Ok(SendOnce(*producer, 1, 2, 10)));
+    world.Drain();
+    QCOMPARE(world.Count(1, 1), 1);
+    QCOMPARE(world.Count(1, 2), 1);
+    QCOMPARE(connected(), std::ptrdiff_t{3});
+    QCOMPARE(world.consumer->counters().bad_owner, std::uint64_t{0});
   }
 
   void Producer_LearnsThatTheConsumerIsGone() {

@@ -98,19 +98,27 @@ class JoinTest : public QObject {
     QCOMPARE(table.bytes(), std::size_t{0});
   }
 
-  void Add_BoundsWhatWaitsButNeverRefusesWhatCompletes() {
-    JoinTable table({.max_joins = 2, .max_bytes = 12});
-    const auto first = base::Uid::GenerateRandom();
-    const auto second = base::Uid::GenerateRandom();
-    QVERIFY(table.Add(Part(first, "text"), kBoth).ok());
-    QCOMPARE(Reason(table.Add(Part(second, "text", 0, "12345678"), kBoth).status()),
-             std::string("JOINS_FULL"));
-    QVERIFY(table.Add(Part(second, "text"), kBoth).ok());
-    QCOMPARE(table.Add(Part(base::Uid::GenerateRandom(), "text", 0, ""), kBoth).status().code(),
-             absl::StatusCode::kResourceExhausted);
-    QVERIFY(table.Add(Part(second, "image", 0, std::string(1000, 'x')), kBoth)->has_value());
-    QVERIFY(table.Add(Part(first, "image"), kBoth)->has_value());
-    QCOMPARE(table.bytes(), std::size_t{0});
+  void Add_RefusesNothingAndSaysHowFullItIs() {
+    JoinTable table({.max_joins = 4, .max_bytes = 1000});
+    std::vector<base::Uid> jobs;
+    const auto begin = [&](const std::string& bytes) {
+      jobs.push_back(base::Uid::GenerateRandom());
+      QVERIFY(table.Add(Part(jobs.back(), "text", 0, bytes), kBoth).ok());
+    };
+    begin("");
+    QVERIFY(!table.scarce());
+    begin("");
+    QVERIFY(table.scarce() && !table.full());
+    for (int i = 0; i < 3; ++i) begin("");
+    QVERIFY(table.full());
+    for (const base::Uid& uid : jobs) QVERIFY(table.Add(Part(uid, "image"), kBoth)->has_value());
+    QVERIFY(!table.scarce());
+    begin(std::string(500, 'x'));
+    QVERIFY(table.scarce() && !table.full());
+    begin(std::string(500, 'x'));
+    QVERIFY(table.full());
+    table.Remove(jobs.back());
+    QVERIFY(table.scarce() && !table.full());
   }
 
   void Expire_NamesWhatIsMissingAMomentBeforeTheDeadline() {

@@ -217,6 +217,37 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(f.scheduler.WaitForRoom({}, f.clock.Now() + kSchedulerLimit));
   }
 
+  // The branches that would complete the joins are in the ring, behind those that begin new ones.
+  void WaitForRoom_ManyJoins_LeaveAReserveForTheBranchesThatEndThem() {
+    base::ManualClock clock;
+    RequestScheduler scheduler({.max_queued = 2, .joins = {.max_joins = 4}},
+                               std::make_unique<IndividualMode>(), clock);
+    const std::vector<std::string> both = {"text", "image"};
+    std::vector<base::Uid> jobs;
+    const auto push = [&](const base::Uid& uid, const std::string& from) {
+      WorkItem item = Item(uid);
+      item.message.header.from = from;
+      item.message.header.deadline = clock.WallNow() + std::chrono::seconds(60);
+      return *scheduler.Push(item, both);
+    };
+    for (int i = 0; i < 4; ++i) {
+      QCOMPARE(scheduler.WaitForRoom({}, clock.Now()), i < 2);
+      QVERIFY(scheduler.HasReserve());
+      jobs.push_back(base::Uid::GenerateRandom());
+      QVERIFY(push(jobs.back(), "text") == PushResult::kHeld);
+    }
+    QVERIFY(!scheduler.HasReserve());
+    // An older branch comes all the same when the reserve has just been used up.
+    QVERIFY(push(jobs[0], "image") == PushResult::kQueued);
+    QVERIFY(scheduler.HasReserve());
+    QVERIFY(push(jobs[1], "image") == PushResult::kQueued);
+    // Now the queue has no room, and the reserve is not for it.
+    QVERIFY(!scheduler.HasReserve());
+    for (int i = 0; i < 2; ++i) QVERIFY(scheduler.Pop({}, clock.Now()).has_value());
+    scheduler.Cancel(jobs[2]);
+    QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
+  }
+
   void WaitForRoom_CountsBytesButAlwaysLetsOneIn() {
     base::ManualClock clock;
     RequestScheduler scheduler({.max_queued = 64, .max_queued_bytes = 10, .remembered = 8},

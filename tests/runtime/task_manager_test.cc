@@ -10,7 +10,6 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "stages/runtime/fused_workflow.h"
-#include "stages/runtime/result_deliver.h"
 #include "tests/test_main.h"
 
 namespace onepiece::runtime {
@@ -652,62 +651,6 @@ class TaskManagerTest : public QObject {
     (void)f.scheduler.Push(f.Item());
     QVERIFY(f.events.Next().outputs.ok());
     QVERIFY(f.events.Next().outputs.ok());
-  }
-
-  void ResultDeliver_HoldsTheWorkerBackAndLosesNothing() {
-    base::ManualClock clock;
-    std::promise<void> open;
-    const auto gate = open.get_future().share();
-    std::vector<int> delivered;
-    {
-      ResultDeliver deliver(
-          1,
-          [&, gate](FinishedWork work) -> std::optional<FinishedWork> {
-            gate.wait();
-            const int number = work.item.message.header.priority;
-            delivered.push_back(number);
-            return std::nullopt;
-          },
-          clock);
-      std::atomic<int> submitted = 0;
-      std::jthread worker([&] {
-        for (int i = 0; i < 5; ++i) {
-          FinishedWork work{.item = {}, .timing = {}, .outputs = std::vector<message::Artifact>{}};
-          work.item.message.header.priority = i;
-          deliver.Submit(std::move(work));
-          ++submitted;
-        }
-      });
-      // The thread has one item and one is queued, so the third Submit waits for the gate.
-      QTRY_VERIFY(submitted >= 1);
-      QVERIFY(submitted <= 2);
-      open.set_value();
-      worker.join();
-    }
-    QCOMPARE(delivered, (std::vector<int>{0, 1, 2, 3, 4}));
-  }
-
-  void ResultDeliver_TriesAgainBehindTheOthers() {
-    base::ManualClock clock;
-    std::vector<int> seen;
-    {
-      ResultDeliver deliver(
-          4,
-          [&](FinishedWork work) -> std::optional<FinishedWork> {
-            const bool first = std::ranges::count(seen, work.item.message.header.priority) == 0;
-            seen.push_back(work.item.message.header.priority);
-            if (work.item.message.header.priority == 1 && first) return work;
-            return std::nullopt;
-          },
-          clock);
-      for (int i = 1; i <= 2; ++i) {
-        FinishedWork work{.item = {}, .timing = {}, .outputs = std::vector<message::Artifact>{}};
-        work.item.message.header.priority = i;
-        deliver.Submit(std::move(work));
-      }
-    }
-    QCOMPARE(seen.size(), std::size_t{3});
-    QCOMPARE(std::ranges::count(seen, 1), 2);
   }
 
   void FusedWorkflow_PassesOutputsOnAndReportsStages() {
