@@ -1,0 +1,83 @@
+// A cluster that is hurt keeps every word that it told its clients: onepiece_ledger_run with the
+// faults under which that holds today, one minute, or 20 minutes with ONEPIECE_LONG=1.
+//
+// What each kind of fault showed (November 2026; one minute of seed 3, but kill_database seed 1,
+// and all seed 5; results of 1 to 256 KiB). It is one look each, on a busy machine with two cores,
+// while the load of this program was still being tuned. LOST: jobs that ended FAILED for that
+// reason, which is one truthful end and no violation. No run saw changed bytes, a job without an
+// end, a forgotten one, or a way back.
+//
+//   fault             faults  jobs  announced  LOST  violations
+//   kill_database          4   320        299     0  none
+//   kill_instance         24   319        282    13  none
+//   kill_proxy            16   294        271     0  none
+//   kill_nodemanager       9   323        298     0  none
+//   stop_database          4   321        302     0  none
+//   stop_instance         19   318        283    16  none
+//   stop_proxy            12   261        248     0  none
+//   stop_nodemanager       7   324        300     0  none
+//   link_down             22   216        193    15  none
+//   drop_packets          22   229        201    20  none
+//   disk_full              3   320        299     0  none
+//   shm_full               3   328        310     0  none
+//   bit_flip               4   324        297     0  none
+//   memory_limit          22   340        325     0  none; in a run before, a proxy hung for good
+//   clock_jump            25   796        663    29  66 untruthful: DEADLINE_EXCEEDED or EXPIRED
+//                                                    within a second of the submission; after the
+//                                                    jump of a database not healed
+//   kill_database, results up to 200 MiB:
+//                          2  1101       1057     0  1 lost, told as LOST_ON_RESTART; not healed:
+//                                                    results larger than half a ring have one copy
+//   all, results up to 200 MiB, 2 minutes:
+//                         35  1573       1504    11  1 two_ends: CANCELLED, then SUCCEEDED
+//
+// So three things are not in this test yet: clock_jump, results above kLargestKib, and requests to
+// cancel. Faults of disks, shared memory and networks need root, so they are not in it either. What
+// is in it held in eight runs of eight seeds.
+#include <QtTest>
+#include <random>
+
+#include "tests/program.h"
+#include "tests/test_main.h"
+
+namespace onepiece::ledger {
+namespace {
+
+/// What this test does to the cluster. Whoever mends what the table above shows widens it here.
+constexpr char kFaults[] =
+    "kill_database,kill_instance,kill_proxy,kill_nodemanager,"
+    "stop_database,stop_instance,stop_proxy,stop_nodemanager";
+constexpr int kLargestKib = 256;
+constexpr int kCancelPercent = 0;
+
+}  // namespace
+
+class LedgerChaosTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void HurtCluster_KeepsEveryWord() {
+    const bool is_long = qEnvironmentVariableIntValue("ONEPIECE_LONG") != 0;
+    const int minutes = is_long ? 20 : 1;
+    const unsigned seed = std::random_device{}();
+    qInfo("seed %u", seed);
+    const testing::Outcome run =
+        testing::RunProgram(ONEPIECE_BINARY_DIR "/tests/onepiece_ledger_run",
+                            {"--seed", QString::number(seed), "--minutes", QString::number(minutes),
+                             "--faults", kFaults, "--largest-kib", QString::number(kLargestKib),
+                             "--cancel-percent", QString::number(kCancelPercent), "--json"},
+                            minutes * 60 + 600);
+    const nlohmann::json report = run.Document();
+    QVERIFY2(report.is_object(), run.err.c_str());
+    qInfo("%s", report.dump(1).c_str());
+    QVERIFY2(run.exit_code == 0, run.err.c_str());
+    // The run fails by itself when a fault of a database could take nothing.
+    int faults = 0;
+    for (const auto& struck : report["faults"]) faults += struck.value("done", 0);
+    QVERIFY(faults > 0);
+  }
+};
+
+}  // namespace onepiece::ledger
+
+ONEPIECE_TEST(onepiece::ledger::LedgerChaosTest)
+#include "ledger_chaos_test.moc"

@@ -1,0 +1,71 @@
+// One run: a cluster, its clients, a schedule of faults, and the audit.
+//
+// The rules for the faults are those of the schedule (ledger_schedule.h), and two that only a run
+// can keep. Before a fault of a database:
+//   - every database is ready, and all results that were announced while a database suffered, or in
+//     the 15 s after, have their copies again. An injury that cannot keep this rule within a minute
+//     is skipped, and the run fails: the cluster has not healed;
+//   - at least kMinUnfetched results are announced and unfetched. Otherwise the fault could take
+//     nothing, and the run has proved nothing: it fails as blind.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/chaos/ledger.h"
+#include "tests/chaos/ledger_cluster.h"
+#include "tests/chaos/ledger_schedule.h"
+
+namespace onepiece::ledger {
+
+struct RunOptions {
+  std::uint64_t seed = 0;
+  std::chrono::milliseconds length = std::chrono::minutes(1);
+  std::vector<FaultKind> faults;
+  std::int64_t largest_bytes = 0;
+  int cancel_percent = 0;  ///< So many of the jobs are cancelled, at any moment of their lives.
+  std::string folder, bin_dir, plugin_dir;  ///< As in ClusterOptions.
+  std::function<void(const std::string&)> say = [](const std::string&) {};  ///< Progress.
+};
+
+/// What became of the injuries of one kind.
+struct Struck {
+  int done = 0;
+  int skipped = 0;      ///< The rules did not allow it in time.
+  int not_running = 0;  ///< The victim did not run.
+};
+
+struct RunReport {
+  Verdict verdict;
+  std::map<std::string, Struck> faults;
+  std::map<std::string, std::int64_t> refused;
+  std::vector<std::int64_t> unfetched;  ///< Announced and unfetched, at each fault of a database.
+  std::vector<std::string> trouble;     ///< Faults that could not be done or healed.
+  std::string logs;                     ///< The services' logs, if something was violated.
+
+  /// Whether a fault of a database met too few announced results, or none came at all.
+  [[nodiscard]] bool Blind() const;
+  /// Whether the rules allowed every injury in time.
+  [[nodiscard]] bool Healed() const;
+  /// Whether every entry holds, and the run has proved something.
+  [[nodiscard]] bool Held() const;
+};
+inline constexpr std::int64_t kMinUnfetched = 10;
+
+nlohmann::json ToJson(const RunReport& report, const RunOptions& options);
+std::string ToText(const RunReport& report);
+
+/// REQUIRES: EnterOwnMachine() with what the faults need.
+///
+/// Blocking: for the run's length, the cluster's start and the audit, which may take 2 minutes and
+/// a quarter of that length.
+/// Errors: those of Cluster::Start().
+absl::StatusOr<RunReport> Run(const RunOptions& options);
+
+}  // namespace onepiece::ledger
