@@ -12,6 +12,7 @@
 #include "tests/reason.h"
 #include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
+#include "tests/watch_to_end.h"
 
 namespace onepiece::database {
 namespace {
@@ -198,13 +199,11 @@ class DatabaseNodeTest : public QObject {
     QVERIFY(cluster.at("db-1").node->store().Get(uid)->job().state() == Job::RUNNING);
     cluster.Forget("inst");
     Job last;
-    const absl::Status watched = cluster.records().Watch(
-        *base::Uid::Parse(uid),
-        [&](const Job& job) {
+    const absl::Status watched =
+        testing::WatchToEnd(cluster.records(), *base::Uid::Parse(uid), [&](const Job& job) {
           last = job;
           return true;
-        },
-        [] { return true; });
+        });
     QVERIFY2(watched.ok(), watched.ToString().c_str());
     QCOMPARE(last.state(), Job::FAILED);
     QCOMPARE(last.error().reason(), std::string("LOST"));
