@@ -67,11 +67,12 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
     reader->Read(&item, &item);
     alive = completes();
     if (!alive) break;
-    idle_since = clock.Now();
     if (ended.ok() && !sink(item)) {
       ended = Cancelled();
       context.TryCancel();
     }
+    // After the sink: a client that takes its time does not make the database silent.
+    idle_since = clock.Now();
   }
   grpc::Status status;
   reader->Finish(&status, &status);

@@ -159,9 +159,12 @@ class FakeDatabase final : public v1::DatabaseService::Service {
       }
       response.set_chunk(result_.substr(offset, kChunk));
       writer->Write(response);
+      if (after_chunk) after_chunk();
     }
     return grpc::Status::OK;
   }
+
+  std::function<void()> after_chunk;  ///< Called by FetchResult. Set it before the call.
 
  private:
   static grpc::Status Missing() {
@@ -491,6 +494,37 @@ class JobRecordsTest : public QObject {
     watcher.join();
     QVERIFY2(absl::IsCancelled(status) || absl::IsUnavailable(status),
              base::Message(status).c_str());
+  }
+
+  void Fetch_AClientThatTakesItsTime_DoesNotMakeTheDatabaseSilent() {
+    base::ManualClock clock;
+    JobRecords records(view_, {}, clock);
+    const std::string bytes(200, 'x');  // Two chunks.
+    first_->SetResult(bytes, "abc");
+    base::Mutex mutex;
+    base::CondVar changed;
+    bool taken = false;
+    // The second chunk comes later than the fetch looks for silence.
+    first_->after_chunk = [&] {
+      base::MutexLock lock(mutex);
+      changed.Wait(lock, [&] { return taken; });
+      lock.Unlock();
+      testing::Pause(std::chrono::milliseconds(400));
+    };
+    std::string got;
+    const absl::Status status = records.Fetch(
+        uid_, "", 0, 0,
+        [&](const v1::FetchResultResponse& part) {
+          got += part.chunk();
+          clock.Advance(base::Scaled(std::chrono::seconds(11)));
+          const base::MutexLock lock(mutex);
+          taken = true;
+          changed.NotifyAll();
+          return true;
+        },
+        [] { return true; });
+    QVERIFY2(status.ok(), base::Message(status).c_str());
+    QCOMPARE(got, bytes);
   }
 
   void Fetch_DatabaseDiesHalfWay_GoesOnFromThatByte() {
