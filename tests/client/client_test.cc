@@ -296,11 +296,13 @@ class ClientTest : public QObject {
     FakeNodeManager manager;
     FakeProxy proxy("a");
     int streams = 0;
-    proxy.watch = [&](auto&, grpc::ServerWriter<v1::Job>& writer) {
+    proxy.watch = [&](grpc::ServerContext& call, grpc::ServerWriter<v1::Job>& writer) {
       writer.Write(JobIn(++streams == 1 ? v1::Job::QUEUED : v1::Job::SUCCEEDED));
       if (streams > 1) return grpc::Status::OK;
-      testing::Pause(milliseconds(1500));  // Longer than the client's timeout.
-      return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the turn is over");
+      // The client stays for longer than its timeout.
+      const bool left = testing::Eventually(milliseconds(1500), [&] { return call.IsCancelled(); });
+      return left ? grpc::Status::CANCELLED
+                  : grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the turn is over");
     };
     manager.Serve({&proxy});
     ClientOptions options = To(manager);

@@ -501,15 +501,11 @@ class JobRecordsTest : public QObject {
     JobRecords records(view_, {}, clock);
     const std::string bytes(200, 'x');  // Two chunks.
     first_->SetResult(bytes, "abc");
-    base::Mutex mutex;
-    base::CondVar changed;
-    bool taken = false;
+    std::atomic<bool> taken = false, ended = false;
     // The second chunk comes later than the fetch looks for silence.
     first_->after_chunk = [&] {
-      base::MutexLock lock(mutex);
-      changed.Wait(lock, [&] { return taken; });
-      lock.Unlock();
-      testing::Pause(std::chrono::milliseconds(400));
+      (void)testing::Eventually([&] { return taken.load(); });
+      (void)testing::Eventually(std::chrono::milliseconds(400), [&] { return ended.load(); });
     };
     std::string got;
     const absl::Status status = records.Fetch(
@@ -517,12 +513,10 @@ class JobRecordsTest : public QObject {
         [&](const v1::FetchResultResponse& part) {
           got += part.chunk();
           clock.Advance(base::Scaled(std::chrono::seconds(11)));
-          const base::MutexLock lock(mutex);
-          taken = true;
-          changed.NotifyAll();
-          return true;
+          return taken = true;
         },
         [] { return true; });
+    ended = true;
     QVERIFY2(status.ok(), base::Message(status).c_str());
     QCOMPARE(got, bytes);
   }
