@@ -152,7 +152,7 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
   const auto range = RangeOf(artifact->data.bytes(), request);
   if (!range.ok()) return rpc::ToGrpc(range.status());
   rpc::StreamGuard::Stream guarded(fetches_, context);
-  if (!guarded.admitted()) return rpc::TooManyStreams();
+  if (!guarded.admitted().ok()) return rpc::ToGrpc(guarded.admitted());
   const auto owner = std::make_shared<const message::Buffer>(artifact->data);
   rpc::ResultPart part{.artifact = artifact->info, .chunk = {}};
   std::span<const std::byte> rest = *range;

@@ -24,6 +24,9 @@ constexpr std::size_t kFollowAtOnce = 64;
 /// The bytes of one response.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
+/// A fetch holds a thread. The rest of rpc::ServerOptions::max_threads is left for unary calls.
+constexpr std::size_t kFetchPlaces = 128;
+
 using Price = admission::RequestMonitor::Price;
 
 Price PriceOf(const v1::Job& job) {
@@ -83,7 +86,7 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
           view,
           {.workflow_set = options_.workflow_set, .max_input_bytes = options_.max_input_bytes},
           records, outbox, monitor_, channels_, metrics, spans, clock),
-      fetches_({}, clock),
+      fetches_({.max_streams = kFetchPlaces}, clock),
       watch_places_({.places = options_.watches,
                      .reason = "TOO_MANY_WATCHERS",
                      .what = "watches of jobs",
@@ -183,7 +186,7 @@ grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   rpc::StreamGuard::Stream stream(fetches_, *context);
-  if (!stream.admitted()) return rpc::TooManyStreams();
+  if (!stream.admitted().ok()) return rpc::ToGrpc(stream.admitted());
   telemetry::ScopedSpan span(spans_, *uid, "fetch");
   const FetchSink send = [&](const v1::FetchResultResponse& part) {
     const bool written = writer->Write(part);
