@@ -48,6 +48,7 @@ class DatabaseService final
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
+  [[nodiscard]] std::size_t watches() const { return watches_.taken(); }
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override;

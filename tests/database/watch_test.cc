@@ -170,8 +170,9 @@ class WatchTest : public QObject {
                       std::chrono::seconds(10))
                 .ok());
     QVERIFY(Eventually([&] { return watcher.job().step() == 3; }));
-    // Places come back.
+    // Places come back, a moment after the clients have left.
     flood.clear();
+    QVERIFY(Eventually([&] { return s.service->watches() == 1; }));
     StreamWatchers later;
     for (int i = 0; i < kPlaces / 2 - 1; ++i) later.emplace_back(*s.stub, NameIn(uid));
     QVERIFY(Eventually(
