@@ -92,8 +92,9 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
       const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
       const std::stop_callback leave(impl_->options.stop, [&context] { context.TryCancel(); });
       const auto reader = (*proxies)[i].stub->WatchJob(&context, request);
-      bool enough = false;
+      bool enough = false, heard = false;
       while (!enough && reader->Read(&job)) {
+        heard = true;
         give_up = clock.Now() + impl_->options.timeout;
         pause = impl_->options.first_pause;
         enough = !observer(job) || IsTerminal(job.state());
@@ -109,6 +110,8 @@ absl::StatusOr<v1::Job> Client::Watch(std::string_view uid, const JobObserver& o
         return base::MakeError(absl::StatusCode::kDeadlineExceeded, "WATCH_DEADLINE",
                                "the job has not ended in time");
       }
+      // A job may be unchanged for a whole turn. The cluster has answered in it all the same.
+      if (heard && absl::IsDeadlineExceeded(status)) give_up = clock.Now() + impl_->options.timeout;
       // RESOURCE_EXHAUSTED means too many watches. The job goes on, so the next proxy is asked.
       if (status.ok() || Reconnect(status) || absl::IsResourceExhausted(status)) continue;
       if (!absl::IsNotFound(status)) return status;

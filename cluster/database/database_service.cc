@@ -9,13 +9,20 @@
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
 #include "cluster/rpc/read_only.h"
+#include "cluster/rpc/state_stream.h"
 #include "cluster/rpc/status.h"
 
 namespace onepiece::database {
 namespace {
 
-/// How often a watch of an unchanged job checks whether its client is still there.
-constexpr base::Duration kWatchSlice = std::chrono::milliseconds(250);
+using WatchStream = rpc::StateStream<v1::Job>;
+
+/// Passes a state on, and ends the stream with the job.
+void Show(const absl::StatusOr<JobRevision>& now, bool repeat, WatchStream& stream) {
+  if (!now.ok()) return stream.End(now.status());
+  stream.Offer(now->job, now->revision, repeat);
+  if (job::IsTerminal(now->job->state())) stream.End(absl::OkStatus());
+}
 
 absl::StatusOr<std::string> UidOfResult(const std::string& name) {
   const auto uid = node::UidOfName(name);
@@ -48,16 +55,20 @@ absl::StatusOr<std::span<const std::byte>> RangeOf(std::span<const std::byte> by
 DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
                                  AntiEntropy& anti_entropy, ValueAccess& values,
                                  ValueAccess::Store value_store, base::Clock& clock,
-                                 rpc::StreamGuardOptions fetches, bool read_only)
+                                 rpc::StreamGuardOptions fetches, bool read_only,
+                                 std::size_t watches)
     : node_id_(std::move(node_id)),
       store_(store),
       replicator_(replicator),
       anti_entropy_(anti_entropy),
       values_(values),
       value_store_(std::move(value_store)),
-      clock_(clock),
       read_only_(read_only),
-      fetches_(fetches, clock) {
+      fetches_(fetches, clock),
+      watches_({.places = watches,
+                .reason = "TOO_MANY_WATCHERS",
+                .what = "watches of jobs",
+                .advice = "end some watches, ask again later, or ask for the job with GetJob"}) {
   MarkMethodStreamed(
       rpc::MethodIndex("onepiece.v1.DatabaseService.FetchResult"),
       rpc::MakeFetchHandler([this](auto& context, const auto& request, auto& stream) {
@@ -103,37 +114,30 @@ grpc::Status DatabaseService::ListJobs(grpc::ServerContext*, const v1::ListJobsR
   return Answer(response, [&] { return store_.List(*request); });
 }
 
-grpc::Status DatabaseService::WatchJob(grpc::ServerContext* context,
-                                       const v1::WatchJobRequest* request,
-                                       grpc::ServerWriter<v1::Job>* writer) {
-  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
+grpc::ServerWriteReactor<v1::Job>* DatabaseService::WatchJob(grpc::CallbackServerContext* context,
+                                                             const v1::WatchJobRequest* request) {
+  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::RefuseStream<v1::Job>(open);
   const absl::StatusOr<std::string> uid = UidOfResult(request->name());
-  if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  absl::Status status =
-      base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_WATCHERS",
-                      "as many calls watch jobs here as may", {{rpc::kRetryAfterMs, "1000"}});
-  // The call counts itself before it compares, so two calls cannot both take the last place.
-  if (++watchers_ <= kMaxWatchers) status = Watch(*context, *uid, *writer);
-  --watchers_;
-  return rpc::ToGrpc(status);
-}
-
-absl::Status DatabaseService::Watch(const grpc::ServerContext& context, const std::string& uid,
-                                    grpc::ServerWriter<v1::Job>& writer) {
-  std::int64_t seen = 0;
-  while (!context.IsCancelled()) {
-    const auto next =
-        store_.WaitForChange(uid, seen, clock_.Now() + kWatchSlice, stopping_.get_token());
-    if (next.status().code() == absl::StatusCode::kDeadlineExceeded) continue;
-    if (next.status().code() == absl::StatusCode::kCancelled) {
-      return base::MakeError(absl::StatusCode::kUnavailable, "STOPPING",
-                             "this database is stopping");
-    }
-    if (!next.ok()) return next.status();
-    seen = next->revision;
-    if (!writer.Write(next->job) || job::IsTerminal(next->job.state())) break;
+  if (!uid.ok()) return rpc::RefuseStream<v1::Job>(uid.status());
+  auto place = watches_.Take(rpc::Caller::Of(*context));
+  if (!place.ok()) return rpc::RefuseStream<v1::Job>(place.status());
+  const auto stream = WatchStream::Begin(stopping_.get_token());
+  auto subscribed = store_.Subscribe(
+      *uid, [watch = std::weak_ptr(stream)](const absl::StatusOr<JobRevision>& now, bool repeat) {
+        if (const auto alive = watch.lock(); alive != nullptr) Show(now, repeat, *alive);
+      });
+  if (!subscribed.ok()) {
+    stream->End(subscribed.status());
+    return stream.get();
   }
-  return absl::OkStatus();
+  struct Held {
+    rpc::StreamShares::Place place;
+    std::unique_ptr<Watches::Subscription> subscription;
+  };
+  stream->Keep(
+      std::make_shared<Held>(Held{*std::move(place), std::move(subscribed->subscription)}));
+  Show(subscribed->now, /*repeat=*/false, *stream);
+  return stream.get();
 }
 
 // The bytes are sent without a copy: the transport shares the artifact until it has sent them.
@@ -148,7 +152,7 @@ grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
   const auto range = RangeOf(artifact->data.bytes(), request);
   if (!range.ok()) return rpc::ToGrpc(range.status());
   rpc::StreamGuard::Stream guarded(fetches_, context);
-  if (!guarded.admitted()) return rpc::TooManyStreams();
+  if (!guarded.admitted().ok()) return rpc::ToGrpc(guarded.admitted());
   const auto owner = std::make_shared<const message::Buffer>(artifact->data);
   rpc::ResultPart part{.artifact = artifact->info, .chunk = {}};
   std::span<const std::byte> rest = *range;

@@ -13,6 +13,7 @@
 #include "cluster/database/value_access.h"
 #include "cluster/rpc/result_part.h"
 #include "cluster/rpc/stream_guard.h"
+#include "cluster/rpc/stream_shares.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::database {
@@ -21,22 +22,25 @@ namespace onepiece::database {
 /// a job that has not been read from disk yet does not look as if it did not exist.
 ///
 /// At most `fetches` clients fetch at a time (RESOURCE_EXHAUSTED TOO_MANY_FETCHES), and a fetch
-/// whose client does not read is ended. At most kMaxWatchers watch jobs at a time
-/// (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS). A slow watcher sees the latest state, not every state.
+/// whose client does not read is ended. A watch costs no thread. There are `watches` places for
+/// them, shared out among the clients (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS). A slow watcher sees
+/// the latest state, not every state. An unchanged state comes again every Watches::kRepeat.
 ///
 /// Ownership: borrows the store, the replicator, the anti-entropy and the values.
 /// Threading: thread-safe.
-/// Blocking: WatchJob blocks until the job or the client ends, or until Stop().
-class DatabaseService final : public v1::DatabaseService::Service {
+/// Blocking: WatchJob never blocks.
+class DatabaseService final
+    : public v1::DatabaseService::WithCallbackMethod_WatchJob<v1::DatabaseService::Service> {
  public:
-  static constexpr int kMaxWatchers = 128;
+  /// A proxy holds one watch for each job that its clients watch. It may hold half of these.
+  static constexpr std::size_t kWatchPlaces = 20'480;
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
   /// Committed results go to `value_store`. With `read_only`, purges by people are refused.
   DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
                   AntiEntropy& anti_entropy, ValueAccess& values, ValueAccess::Store value_store,
                   base::Clock& clock = base::SystemClock(), rpc::StreamGuardOptions fetches = {},
-                  bool read_only = false);
+                  bool read_only = false, std::size_t watches = kWatchPlaces);
   /// Sets the function that adds to GetDatabase's answer. Call it before the first call arrives.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
   /// Begins to answer. The store must hold what earlier runs left on disk.
@@ -44,6 +48,7 @@ class DatabaseService final : public v1::DatabaseService::Service {
   /// Ends the streams. Idempotent.
   void Stop() { stopping_.request_stop(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
+  [[nodiscard]] std::size_t watches() const { return watches_.taken(); }
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override;
@@ -53,8 +58,8 @@ class DatabaseService final : public v1::DatabaseService::Service {
                       v1::JobRecord* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
-  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
-                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
   grpc::Status AcknowledgeResult(grpc::ServerContext* context,
                                  const v1::AcknowledgeResultRequest* request,
                                  v1::Job* response) override;
@@ -82,8 +87,6 @@ class DatabaseService final : public v1::DatabaseService::Service {
   template <typename T, typename Work>
   grpc::Status Answer(T* response, const Work& work);
   absl::Status CheckOpen() const;
-  absl::Status Watch(const grpc::ServerContext& context, const std::string& uid,
-                     grpc::ServerWriter<v1::Job>& writer);
   grpc::Status Fetch(grpc::ServerContext& context, const v1::FetchResultRequest& request,
                      rpc::ResultStream& stream);
 
@@ -93,13 +96,12 @@ class DatabaseService final : public v1::DatabaseService::Service {
   AntiEntropy& anti_entropy_;
   ValueAccess& values_;
   const ValueAccess::Store value_store_;
-  base::Clock& clock_;
   const bool read_only_;
   std::function<void(v1::Database&)> describe_ = [](v1::Database&) {};
   std::atomic<bool> open_{false};
   std::stop_source stopping_;
   rpc::StreamGuard fetches_;
-  std::atomic<int> watchers_{0};
+  rpc::StreamShares watches_;
 };
 
 }  // namespace onepiece::database

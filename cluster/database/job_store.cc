@@ -63,9 +63,10 @@ StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
 JobStore::JobStore(JobStoreOptions options, base::Clock& clock, JobStoreHooks hooks)
     : shared_(std::make_unique<StoreShared>(options, clock, std::move(hooks))) {
   for (auto& shard : shards_) shard = std::make_unique<StoreShard>(*shared_);
+  shared_->watches.Start([this](const base::Uid& uid) { return ShardOf(uid).Watch(uid); });
 }
 
-JobStore::~JobStore() = default;
+JobStore::~JobStore() { shared_->watches.Stop(); }
 
 StoreShard& JobStore::ShardOf(const base::Uid& uid) const {
   return *shards_[static_cast<std::size_t>(BucketOf(uid)) % kShards];
@@ -242,12 +243,13 @@ void JobStore::Sweep(const IsAlive& is_alive) {
   for (const auto& shard : shards_) shard->Sweep(is_alive);
 }
 
-absl::StatusOr<JobStore::Revision> JobStore::WaitForChange(const std::string& uid,
-                                                           std::int64_t after,
-                                                           base::MonotonicTime deadline,
-                                                           std::stop_token stop) {
+absl::StatusOr<JobStore::Subscribed> JobStore::Subscribe(const std::string& uid,
+                                                         JobSubscriber subscriber) {
   ONEPIECE_ASSIGN_OR_RETURN(const base::Uid parsed, ParseUid(uid));
-  return ShardOf(parsed).WaitForChange(parsed, after, deadline, std::move(stop));
+  // The subscription comes first, so that no change falls between it and the state.
+  Subscribed subscribed{shared_->watches.Add(parsed, std::move(subscriber)), {}};
+  ONEPIECE_ASSIGN_OR_RETURN(subscribed.now, ShardOf(parsed).Watch(parsed));
+  return subscribed;
 }
 
 std::vector<JobRecord> JobStore::Records(std::span<const base::Uid> uids) const {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/database/digest.h"
 #include "cluster/database/job_store_types.h"
+#include "cluster/database/watches.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
@@ -30,7 +30,7 @@ struct StoreShared;
 /// valid after a purge.
 /// Threading: thread-safe. Jobs are spread over shards with a lock each. No thread holds two of
 /// these locks at once.
-/// Blocking: only WaitForChange waits.
+/// Blocking: never, but for short locks. A thread of its own tells subscribers.
 /// Errors: NOT_FOUND (JOB_UNKNOWN), INVALID_ARGUMENT (BAD_UID), RESOURCE_EXHAUSTED (RECORDS_FULL),
 /// and those that a method names.
 /// Invariants: every change joins the present record with a newer one (Join, cluster/job), so that
@@ -114,17 +114,15 @@ class JobStore {
   /// old tombstones. An empty `is_alive` means that nothing is known of other nodes.
   void Sweep(const IsAlive& is_alive);
 
-  /// A state of a job, as clients see it.
-  struct Revision {
-    v1::Job job;
-    std::int64_t revision = 0;  ///< At least 1.
+  /// A subscription, and the job's state when it began.
+  struct Subscribed {
+    std::unique_ptr<Watches::Subscription> subscription;
+    JobRevision now;
   };
-  /// Waits until the job's revision is above `after`, and returns the latest state only.
-  ///
-  /// Errors: NOT_FOUND (the job is forgotten), DEADLINE_EXCEEDED (`deadline` passed), CANCELLED
-  /// (`stop` was requested).
-  absl::StatusOr<Revision> WaitForChange(const std::string& uid, std::int64_t after,
-                                         base::MonotonicTime deadline, std::stop_token stop);
+  /// Calls `subscriber` with the latest state after the job has changed, outside of all locks. It
+  /// is also told NOT_FOUND when the job is deleted or forgotten. `now` may be older than the
+  /// subscriber's first state: the higher revision is the later one.
+  absl::StatusOr<Subscribed> Subscribe(const std::string& uid, JobSubscriber subscriber);
 
   /// Returns copies of records for a peer. Records that were forgotten meanwhile are left out.
   std::vector<v1::JobRecord> Records(std::span<const base::Uid> uids) const;

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/database/result_bundle.h"
@@ -43,6 +45,15 @@ enum class StoreOutcome {
 enum class Change { kRecord, kResultBytes };
 
 using Artifacts = std::vector<StoredArtifact>;
+
+/// A state of a job, as clients see it. All who watch the job share it.
+struct JobRevision {
+  std::shared_ptr<const v1::Job> job;
+  std::uint64_t revision = 0;  ///< Above those of all earlier states of any job of the store.
+};
+/// Takes the states of a job, or NOT_FOUND. `repeat`: nothing has changed, but some time has
+/// passed. It must be quick and must not wait.
+using JobSubscriber = std::function<void(const absl::StatusOr<JobRevision>&, bool repeat)>;
 
 /// Functions that the store calls. It calls them under a shard's lock, so the calls of one job are
 /// in order. They must be quick, must not wait, and must not call the store. Any may be empty.

@@ -353,7 +353,7 @@ void StoreShard::Committed(JobEntry& entry, const Copy& copy) {
   const auto record_bytes = static_cast<std::int64_t>(entry.record.ByteSizeLong());
   shared_.record_bytes.Force(record_bytes - entry.record_bytes);
   entry.record_bytes = record_bytes;
-  ++entry.revision;
+  entry.revision = ++shared_.last_revision;
   entry.digest.reset();
   const AgeKey age{-job::FromTimestamp(entry.record.job().create_time()).time_since_epoch(),
                    entry.uid};
@@ -375,7 +375,7 @@ void StoreShard::Committed(JobEntry& entry, const Copy& copy) {
   if (entry.phase != Phase::kEnded) entry.lost = false;
   ShowBytes(entry);
   NoteMissing(entry);
-  if (entry.changed != nullptr) entry.changed->NotifyAll();
+  if (entry.watched) shared_.watches.Changed(entry.uid);
 }
 
 void StoreShard::NoteMissing(const JobEntry& entry) {
@@ -488,11 +488,11 @@ void StoreShard::Erase(JobEntry& entry) {
   open_.erase(entry.uid);
   if (missing_.erase(entry.uid) > 0) --shared_.missing_results;
   // These are copies, because erase() destroys the entry.
-  const std::shared_ptr<base::CondVar> changed = entry.changed;
+  const bool watched = entry.watched;
   const base::Uid uid = entry.uid;
   entries_.erase(uid);
   if (shared_.hooks.forgotten) shared_.hooks.forgotten(uid);
-  if (changed != nullptr) changed->NotifyAll();
+  if (watched) shared_.watches.Changed(uid);
 }
 
 void StoreShard::Notify(const JobEntry& entry, Change change) {

@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -26,6 +25,7 @@
 #include "cluster/database/job_store_types.h"
 #include "cluster/database/store_budget.h"
 #include "cluster/database/timer_wheel.h"
+#include "cluster/database/watches.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::database {
@@ -42,13 +42,16 @@ struct StoreShared {
         hooks(std::move(its_hooks)),
         records(given.max_records),
         record_bytes(given.max_record_bytes),
-        result_bytes(given.budget_bytes) {}
+        result_bytes(given.budget_bytes),
+        watches(its_clock) {}
 
   const JobStoreOptions options;
   base::Clock& clock;
   const JobStoreHooks hooks;
   Budget records, record_bytes, result_bytes;
-  std::atomic<std::uint64_t> last_ticket{0};  ///< The last ticket that any Line gave out.
+  Watches watches;
+  std::atomic<std::uint64_t> last_revision{0};  ///< The last revision of any job.
+  std::atomic<std::uint64_t> last_ticket{0};    ///< The last ticket that any Line gave out.
   std::atomic<std::int64_t> results{0}, missing_results{0}, spilled_results{0}, spilled_bytes{0};
   std::atomic<std::int64_t> fetched_tombstones{0}, expired_tombstones{0}, deleted_tombstones{0};
   std::atomic<std::uint64_t> stored{0}, late_results{0}, refused_results{0}, evicted_results{0};
@@ -70,7 +73,7 @@ using AgeKey = std::pair<base::Duration, base::Uid>;
 ///
 /// Ownership: owns its jobs. Borrows `shared`, which must outlive it.
 /// Threading: thread-safe.
-/// Blocking: only WaitForChange waits.
+/// Blocking: never.
 class StoreShard {
  public:
   explicit StoreShard(StoreShared& shared) : shared_(shared), timers_(shared.clock.Now()) {}
@@ -113,9 +116,8 @@ class StoreShard {
   void MarkStreamed(const base::Uid& uid, const std::string& artifact);
   absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
   absl::Status Delete(const base::Uid& uid);
-  absl::StatusOr<JobStore::Revision> WaitForChange(const base::Uid& uid, std::int64_t after,
-                                                   base::MonotonicTime deadline,
-                                                   std::stop_token stop);
+  /// Returns the job as clients see it, and calls Watches::Changed at its next change.
+  absl::StatusOr<JobRevision> Watch(const base::Uid& uid);
   /// Returns the record as peers should hold it, or nullopt when the job is not here. A deleted
   /// job's record is here.
   std::optional<v1::JobRecord> Record(const base::Uid& uid) const;
@@ -164,7 +166,7 @@ class StoreShard {
 
     const base::Uid uid;
     v1::JobRecord record;  ///< Normalised.
-    std::int64_t revision = 0;
+    std::uint64_t revision = 0;
     std::int64_t record_bytes = 0;
     std::optional<AgeKey> age;  ///< Its key in by_age_.
     Phase phase = Phase::kOpen;
@@ -181,7 +183,7 @@ class StoreShard {
     mutable std::optional<std::uint64_t> digest;  ///< Unset: it must be computed.
     /// For each holder that is not alive, when that was first seen.
     std::map<HolderKey, base::MonotonicTime> missing_since;
-    std::shared_ptr<base::CondVar> changed;  ///< Null until somebody waits for the job.
+    bool watched = false;  ///< Since Watch(). Never unset.
   };
   /// When a peer's copy of a record, or the journal's, leaves its phase. Ours must not live longer.
   struct Copy {

@@ -60,32 +60,12 @@ std::shared_ptr<const Artifacts> StoreShard::FindResult(const base::Uid& uid) co
   return entry == nullptr ? nullptr : entry->result;
 }
 
-absl::StatusOr<JobStore::Revision> StoreShard::WaitForChange(const base::Uid& uid,
-                                                             std::int64_t after,
-                                                             base::MonotonicTime deadline,
-                                                             std::stop_token stop) {
-  base::MutexLock lock(mutex_);
-  JobEntry* const found = Find(uid);
-  if (found == nullptr) return JobUnknown(uid, false);
-  if (found->changed == nullptr) found->changed = std::make_shared<base::CondVar>();
-  const std::shared_ptr<base::CondVar> changed = found->changed;
-  // While this call waits, the job may be forgotten and added again with a smaller revision. Then
-  // the entry is another one, which the condition variable tells apart.
-  const auto entry_now = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> const JobEntry* {
-    const JobEntry* const entry = Find(uid);
-    return entry != nullptr && entry->changed == changed ? entry : nullptr;
-  };
-  const auto has_moved = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const JobEntry* const entry = entry_now();
-    return entry == nullptr || entry->record.deleted() || entry->revision > after;
-  };
-  if (!shared_.clock.WaitUntil(*changed, lock, stop, deadline, has_moved)) {
-    return stop.stop_requested() ? absl::CancelledError("stopped waiting")
-                                 : absl::DeadlineExceededError("the job did not change in time");
-  }
-  const JobEntry* const entry = entry_now();
+absl::StatusOr<JobRevision> StoreShard::Watch(const base::Uid& uid) {
+  const base::MutexLock lock(mutex_);
+  JobEntry* const entry = Find(uid);
   if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
-  return JobStore::Revision{PublicView(*entry), entry->revision};
+  entry->watched = true;
+  return JobRevision{std::make_shared<const Job>(PublicView(*entry)), entry->revision};
 }
 
 std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {

@@ -2,72 +2,23 @@
 
 #include <algorithm>
 #include <charconv>
-#include <list>
 #include <map>
 #include <tuple>
-#include <type_traits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "cluster/base/check.h"
-#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
-#include "cluster/rpc/channel.h"
-#include "grpcpp/completion_queue.h"
-#include "onepiece/v1/database.grpc.pb.h"
+#include "cluster/node/job_records_impl.h"
 
 namespace onepiece::node {
 namespace {
 
-using DatabaseStub = v1::DatabaseService::Stub;
-
-constexpr std::size_t kMaxStubs = 64;
-constexpr base::Duration kPollInterval = std::chrono::milliseconds(100);
 // A fetch that brings nothing for this long has lost its database.
 constexpr base::Duration kFetchIdleLimit = std::chrono::seconds(10);
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
-
-bool IsAway(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-}
-
-absl::Status NoDatabase(const absl::Status& last) {
-  return base::MakeError(
-      absl::StatusCode::kUnavailable, "NO_DATABASE",
-      last.ok() ? "no database is known" : "no database answers: " + base::Message(last));
-}
-
-absl::Status Cancelled() {
-  return base::MakeError(absl::StatusCode::kCancelled, "CALLER_GONE", "nobody listens any more");
-}
-
-/// A lost result is one database's view and not the job's end, because another database may have
-/// the bytes.
-constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
-bool IsLost(const v1::Job& job) { return job.error().reason() == kLostOnRestart; }
-
-/// The answers of several databases that did not have the job.
-struct Misses {
-  absl::Status away, not_found, lost;
-
-  /// Returns true when `status` is a reason to ask the next database.
-  bool Take(const absl::Status& status) {
-    if (IsAway(status)) return away = status, true;
-    // A tombstone is a final answer, because the next database may not know of the deletion yet.
-    if (base::GetReason(status).metadata.contains("deleted")) return false;
-    if (absl::IsNotFound(status)) return not_found = status, true;
-    if (base::GetReason(status).reason == kLostOnRestart) return lost = status, true;
-    return false;
-  }
-  [[nodiscard]] absl::Status Verdict() const {
-    if (!lost.ok()) return lost;
-    return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
-  }
-};
 
 /// Returns true when `a` is further in the life of the same job than `b`.
 bool IsFurther(const v1::Job& a, const v1::Job& b) {
@@ -75,123 +26,7 @@ bool IsFurther(const v1::Job& a, const v1::Job& b) {
          std::tuple(job::IsTerminal(b.state()), !IsLost(b), b.state(), b.stage_index(), b.step());
 }
 
-/// Remembers which database took the last write of a job. Evicts the least recently used jobs.
-class Locations {
- public:
-  explicit Locations(std::size_t limit) : limit_(limit) {}
-  void Note(const base::Uid& uid, const std::string& node_id) {
-    const base::MutexLock lock(mutex_);
-    const auto [at, is_new] = places_.try_emplace(uid);
-    if (is_new) {
-      order_.push_front(uid);
-      at->second.order = order_.begin();
-    }
-    at->second.node_id = node_id;
-    Touch(at->second);
-    if (order_.size() <= limit_) return;
-    places_.erase(order_.back());
-    order_.pop_back();
-  }
-  /// Returns an empty id when it does not know.
-  std::string Find(const base::Uid& uid) {
-    const base::MutexLock lock(mutex_);
-    const auto found = places_.find(uid);
-    if (found == places_.end()) return {};
-    Touch(found->second);
-    return found->second.node_id;
-  }
-
- private:
-  struct Place {
-    std::string node_id;
-    std::list<base::Uid>::iterator order;
-  };
-  void Touch(const Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    order_.splice(order_.begin(), order_, place.order);
-  }
-
-  const std::size_t limit_;
-  base::Mutex mutex_;
-  std::list<base::Uid> order_ ABSL_GUARDED_BY(mutex_);  // Most recently used first.
-  std::unordered_map<base::Uid, Place> places_ ABSL_GUARDED_BY(mutex_);
-};
-
 }  // namespace
-
-struct JobRecords::Impl {
-  Impl(const ClusterView& cluster, JobRecordsOptions given, base::Clock& the_clock)
-      : view(cluster),
-        options(std::move(given)),
-        clock(the_clock),
-        locations(options.max_locations) {}
-
-  std::shared_ptr<DatabaseStub> StubFor(const std::string& address) {
-    const base::MutexLock lock(mutex);
-    // Most of them are addresses of databases that are long gone. Those in use come back at once.
-    if (stubs.size() >= kMaxStubs && !stubs.contains(address)) stubs.clear();
-    std::shared_ptr<DatabaseStub>& stub = stubs[address];
-    if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(address));
-    return stub;
-  }
-
-  /// Returns the databases in the order in which they are asked.
-  std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
-    std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
-    const std::string wrote = locations.Find(uid);
-    const auto first = std::ranges::find(databases, wrote, &v1::Endpoint::node_id);
-    if (first != databases.end()) std::rotate(databases.begin(), first, first + 1);
-    return databases;
-  }
-
-  /// Asks the databases of `uid` in turn.
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> Ask(const base::Uid& uid,
-                               grpc::Status (DatabaseStub::*method)(grpc::ClientContext*,
-                                                                    const Request&, Response*),
-                               const std::type_identity_t<Request>& request,
-                               std::optional<base::Duration> timeout = std::nullopt) {
-    Misses misses;
-    absl::StatusOr<Response> lost = absl::NotFoundError("");
-    for (const v1::Endpoint& database : DatabasesFor(uid)) {
-      absl::StatusOr<Response> response = rpc::Call(*StubFor(database.address()), method, request,
-                                                    timeout.value_or(options.call_timeout));
-      if constexpr (std::is_same_v<Request, v1::GetJobRecordRequest>) {
-        if (response.ok() && IsLost(response->job())) {
-          lost = std::move(response);
-          continue;
-        }
-      } else if (response.ok()) {
-        // Only a write says which database has the newest record. A read does not.
-        locations.Note(uid, database.node_id());
-      }
-      if (response.ok() || !misses.Take(response.status())) return response;
-    }
-    if (lost.ok()) return lost;
-    return misses.Verdict();
-  }
-
-  template <typename Item>
-  using PrepareStream = std::function<std::unique_ptr<grpc::ClientAsyncReader<Item>>(
-      DatabaseStub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
-
-  /// Reads one database's stream to its end. Returns CANCELLED when the sink or `keep_going` said
-  /// no.
-  template <typename Item>
-  absl::Status ReadStream(const v1::Endpoint& database, const PrepareStream<Item>& prepare,
-                          base::Duration idle_limit, const Sink<Item>& sink,
-                          const KeepGoing& keep_going);
-
-  /// Returns the older record of the job, if another database has one. A database that has
-  /// restarted knows nothing and creates every job anew.
-  v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
-
-  const ClusterView& view;
-  const JobRecordsOptions options;
-  base::Clock& clock;
-  base::Mutex mutex;
-  std::map<std::string, std::shared_ptr<DatabaseStub>> stubs ABSL_GUARDED_BY(mutex);
-  Locations locations;
-};
 
 template <typename Item>
 absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
@@ -232,11 +67,12 @@ absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
     reader->Read(&item, &item);
     alive = completes();
     if (!alive) break;
-    idle_since = clock.Now();
     if (ended.ok() && !sink(item)) {
       ended = Cancelled();
       context.TryCancel();
     }
+    // After the sink: a client that takes its time does not make the database silent.
+    idle_since = clock.Now();
   }
   grpc::Status status;
   reader->Finish(&status, &status);
@@ -368,49 +204,6 @@ absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest&
     response.set_next_page_token(JobPosition::Of(*response.jobs().rbegin()).ToToken());
   }
   return response;
-}
-
-absl::Status JobRecords::Watch(const base::Uid& uid, const Sink<v1::Job>& sink,
-                               const KeepGoing& keep_going) {
-  v1::WatchJobRequest request;
-  request.set_name(NameOfUid(uid));
-  const Impl::PrepareStream<v1::Job> prepare = [&](DatabaseStub& stub, grpc::ClientContext* context,
-                                                   auto* queue) {
-    return stub.PrepareAsyncWatchJob(context, request, queue);
-  };
-  bool ended = false;
-  bool heard = false;
-  std::optional<v1::Job> lost;
-  const Sink<v1::Job> note = [&](const v1::Job& job) {
-    heard = true;
-    if (IsLost(job)) {
-      lost = job;
-      return false;
-    }
-    ended = job::IsTerminal(job.state());
-    return sink(job);
-  };
-  while (true) {
-    Misses misses;
-    heard = false;
-    lost.reset();
-    for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
-      const absl::Status status =
-          impl_->ReadStream<v1::Job>(database, prepare, base::Duration::max(), note, keep_going);
-      if (ended) return absl::OkStatus();
-      // `note` has ended this stream, because the next database may still have the result.
-      if (lost.has_value() && absl::IsCancelled(status) && keep_going()) continue;
-      // A stream that ends with OK before its job has ended comes from a database that shuts down.
-      if (!status.ok() && !misses.Take(status)) return status;
-    }
-    if (lost.has_value()) {
-      (void)sink(*lost);
-      return absl::OkStatus();
-    }
-    if (!heard) return misses.Verdict();
-    if (!keep_going()) return Cancelled();
-    impl_->clock.Pause({}, kPollInterval);
-  }
 }
 
 absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,

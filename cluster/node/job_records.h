@@ -22,6 +22,28 @@ struct JobRecordsOptions {
   std::size_t max_locations = 10'000;  ///< It remembers the last writes of so many jobs.
 };
 
+/// Takes the states of a job that is being watched.
+///
+/// Threading: called by gRPC's threads or by the thread that begins the watch, one call at a time.
+/// It must not block.
+class JobWatcher {
+ public:
+  virtual ~JobWatcher() = default;
+  virtual void OnState(const v1::Job& job) = 0;
+  /// The last call. OK: the job has ended.
+  virtual void OnEnd(const absl::Status& status) = 0;
+};
+
+/// A watch that has begun.
+///
+/// Threading: thread-safe.
+class JobWatch {
+ public:
+  virtual ~JobWatch() = default;
+  /// Ends the watch soon, with CANCELLED (CALLER_GONE). It does not wait for that.
+  virtual void Cancel() = 0;
+};
+
 /// Every call asks the databases in the rendezvous order of the uid. The database that took this
 /// job's last write through here comes first, so that a caller reads its own writes even if another
 /// database was away when it wrote. A call goes on to the next database on UNAVAILABLE,
@@ -31,8 +53,8 @@ struct JobRecordsOptions {
 ///
 /// Threading: Thread-safe.
 ///
-/// Blocking: Unary calls: number of databases × call_timeout at most. Streams: until they end or
-/// `keep_going` says no.
+/// Blocking: Unary calls: number of databases × call_timeout at most. Fetch: until it ends or
+/// `keep_going` says no. Watch never blocks. The destructor waits until its watches have ended.
 ///
 /// Errors: all calls may return UNAVAILABLE (NO_DATABASE) when no database is known or none
 /// answered, NOT_FOUND (JOB_NOT_FOUND), and the errors of the database. While a database that may
@@ -68,9 +90,10 @@ class JobRecords {
   absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
   absl::Status Delete(const base::Uid& uid);
 
-  /// Streams the job until it has ended (OK). When the database goes away, the watch moves to the
-  /// next one, and a state may then come twice.
-  absl::Status Watch(const base::Uid& uid, const Sink<v1::Job>& sink, const KeepGoing& keep_going);
+  /// Tells the watcher the job's states until the job has ended. It costs no thread. When the
+  /// database goes away or is silent for 60 s (scaled), the watch moves to the next one. A state
+  /// may come twice. `watcher` is kept until its OnEnd has returned.
+  std::shared_ptr<JobWatch> Watch(const base::Uid& uid, std::shared_ptr<JobWatcher> watcher);
   /// Streams an artifact (see FetchResultRequest). When the database goes away, the fetch goes on
   /// at the next one, from the byte where it stopped. The sink sees every byte once, and `artifact`
   /// in the first response only.
@@ -79,6 +102,7 @@ class JobRecords {
                      const KeepGoing& keep_going);
 
  private:
+  friend class WatchRun;
   struct Impl;
   const std::unique_ptr<Impl> impl_;
 };

@@ -24,6 +24,9 @@ constexpr std::size_t kFollowAtOnce = 64;
 /// The bytes of one response.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
+/// A fetch holds a thread. The rest of rpc::ServerOptions::max_threads is left for unary calls.
+constexpr std::size_t kFetchPlaces = 128;
+
 using Price = admission::RequestMonitor::Price;
 
 Price PriceOf(const v1::Job& job) {
@@ -83,7 +86,13 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
           view,
           {.workflow_set = options_.workflow_set, .max_input_bytes = options_.max_input_bytes},
           records, outbox, monitor_, channels_, metrics, spans, clock),
-      fetches_({}, clock) {
+      fetches_({.max_streams = kFetchPlaces}, clock),
+      watch_places_({.places = options_.watches,
+                     .reason = "TOO_MANY_WATCHERS",
+                     .what = "watches of jobs",
+                     .advice = "end some watches, ask another proxy, or ask with GetJob"}),
+      watches_(
+          records, [this](v1::Job job) { return Present(std::move(job)); }, Unified) {
   metrics_.OnScrape([this] {
     metrics_.Gauge("onepiece_jobs_in_flight", "Jobs admitted here that have not ended")
         .Set(monitor_.in_flight());
@@ -96,6 +105,7 @@ ProxyService::~ProxyService() { Stop(); }
 
 void ProxyService::Stop() {
   stopping_.request_stop();
+  watches_.Stop();
   submission_.Stop();
   if (follower_.joinable()) {
     follower_.request_stop();
@@ -155,14 +165,19 @@ grpc::Status ProxyService::CancelJob(grpc::ServerContext*, const v1::CancelJobRe
   return Answer(Cancel(*uid), response);
 }
 
-grpc::Status ProxyService::WatchJob(grpc::ServerContext* context,
-                                    const v1::WatchJobRequest* request,
-                                    grpc::ServerWriter<v1::Job>* writer) {
+grpc::ServerWriteReactor<v1::Job>* ProxyService::WatchJob(grpc::CallbackServerContext* context,
+                                                          const v1::WatchJobRequest* request) {
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
-  if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  return rpc::ToGrpc(Unified(records_.Watch(
-      *uid, [&](const v1::Job& job) { return writer->Write(Present(job)); },
-      WhileWanted(context))));
+  if (!uid.ok()) return rpc::RefuseStream<v1::Job>(uid.status());
+  auto place = watch_places_.Take(rpc::Caller::Of(*context));
+  if (!place.ok()) return rpc::RefuseStream<v1::Job>(place.status());
+  const auto stream = JobWatches::Stream::Begin(stopping_.get_token());
+  struct Held {
+    rpc::StreamShares::Place place;
+    std::shared_ptr<void> part;
+  };
+  stream->Keep(std::make_shared<Held>(Held{*std::move(place), watches_.Add(*uid, stream)}));
+  return stream.get();
 }
 
 grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
@@ -171,7 +186,7 @@ grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
   rpc::StreamGuard::Stream stream(fetches_, *context);
-  if (!stream.admitted()) return rpc::TooManyStreams();
+  if (!stream.admitted().ok()) return rpc::ToGrpc(stream.admitted());
   telemetry::ScopedSpan span(spans_, *uid, "fetch");
   const FetchSink send = [&](const v1::FetchResultResponse& part) {
     const bool written = writer->Write(part);

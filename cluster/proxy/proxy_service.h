@@ -17,8 +17,10 @@
 #include "cluster/node/outbox.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/direct_fetch.h"
+#include "cluster/proxy/job_watches.h"
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/stream_guard.h"
+#include "cluster/rpc/stream_shares.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "onepiece/v1/generation.grpc.pb.h"
@@ -33,6 +35,7 @@ struct ProxyOptions {
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   bool read_only = false;               ///< As in NodeConfig.
   DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
+  std::size_t watches = 20'480;         ///< Places for watches, shared out among the clients.
 };
 
 /// Serves clients. Any proxy answers for any job, because all state but the jobs in flight is in
@@ -42,9 +45,11 @@ struct ProxyOptions {
 ///
 /// Threading: Thread-safe. A thread of its own asks the databases about admitted jobs.
 ///
-/// Blocking: Unary calls answer within about 4 s (scaled). Streams last until the job or the
-/// client ends, or until Stop().
-class ProxyService final : public v1::GenerationService::Service {
+/// Blocking: Unary calls answer within about 4 s (scaled). A fetch lasts until the artifact or the
+/// client ends, or until Stop(). A watch lasts until the job or the client ends, and costs no
+/// thread.
+class ProxyService final
+    : public v1::GenerationService::WithCallbackMethod_WatchJob<v1::GenerationService::Service> {
  public:
   /// No job is admitted before `view` has a cluster secret.
   ProxyService(const node::ClusterView& view, ProxyOptions options, node::JobRecords& records,
@@ -59,6 +64,8 @@ class ProxyService final : public v1::GenerationService::Service {
   void UpdateCapacity(const v1::Capacity& capacity) { monitor_.Update(capacity); }
   /// For the load report.
   [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
+  [[nodiscard]] std::size_t watches() const { return watch_places_.taken(); }
+  [[nodiscard]] std::size_t watched_jobs() const { return watches_.jobs(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
   [[nodiscard]] std::vector<v1::Demand> demands() const { return monitor_.demands(); }
 
@@ -70,8 +77,8 @@ class ProxyService final : public v1::GenerationService::Service {
                         v1::ListJobsResponse* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override;
-  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
-                        grpc::ServerWriter<v1::Job>* writer) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
   grpc::Status FetchResult(grpc::ServerContext* context, const v1::FetchResultRequest* request,
                            grpc::ServerWriter<v1::FetchResultResponse>* writer) override;
   grpc::Status AcknowledgeResult(grpc::ServerContext* context,
@@ -104,6 +111,8 @@ class ProxyService final : public v1::GenerationService::Service {
   Submission submission_;
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.
   rpc::StreamGuard fetches_;
+  rpc::StreamShares watch_places_;
+  JobWatches watches_;
   std::stop_source stopping_;
   std::jthread follower_;
 };

@@ -23,14 +23,15 @@ inline constexpr int kMaxMessageBytes = 72 << 20;
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  ///< host:port. The system chooses a port for 0.
-  /// The largest number of calls in progress. A stream holds its thread. Further calls are
-  /// refused with RESOURCE_EXHAUSTED.
+  /// The largest number of synchronous calls in progress. Such a stream holds its thread; a stream
+  /// of the callback API (StateStream) holds none. Further calls are refused with
+  /// RESOURCE_EXHAUSTED.
   int max_threads = 256;
 };
 
 enum class ServingStatus { kNotServing, kServing };
 
-/// A server of synchronous services.
+/// A server of synchronous services. Single methods may use gRPC's callback API.
 ///
 /// Ownership: borrows the services, which must outlive Shutdown().
 /// Threading: one thread constructs, starts and shuts down. The other methods may be called from

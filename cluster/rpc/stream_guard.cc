@@ -1,17 +1,14 @@
 #include "cluster/rpc/stream_guard.h"
 
 #include "cluster/base/mutex.h"
-#include "cluster/base/status.h"
-#include "cluster/rpc/status.h"
 
 namespace onepiece::rpc {
 
 StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
-    : guard_(guard), context_(context) {
+    : guard_(guard), context_(context), place_(guard.shares_.Take(Caller::Of(context))) {
+  if (!place_.ok()) return;
   const base::MutexLock lock(guard_.mutex_);
-  if (guard_.streams_.size() >= guard_.options_.max_streams) return;
   guard_.streams_[this] = guard_.clock_.Now();
-  admitted_ = true;
 }
 
 StreamGuard::Stream::~Stream() {
@@ -28,6 +25,10 @@ void StreamGuard::Stream::Moved() {
 StreamGuard::StreamGuard(StreamGuardOptions options, base::Clock& clock)
     : options_(options),
       clock_(clock),
+      shares_({.places = options.max_streams,
+               .reason = "TOO_MANY_FETCHES",
+               .what = "fetches of results",
+               .advice = "let a fetch end first, or ask again later"}),
       thread_([this](const std::stop_token& stop) { CancelStalled(stop); }) {}
 
 std::size_t StreamGuard::streams() const {
@@ -46,12 +47,6 @@ void StreamGuard::CancelStalled(const std::stop_token& stop) {
       if (now - moved >= limit) stream->context_.TryCancel();
     }
   }
-}
-
-grpc::Status TooManyStreams() {
-  return ToGrpc(base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_FETCHES",
-                                "as many results are being fetched here as may",
-                                {{kRetryAfterMs, "500"}}));
 }
 
 }  // namespace onepiece::rpc

@@ -3,24 +3,26 @@
 
 #include <chrono>
 #include <map>
-#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
+#include "cluster/rpc/stream_shares.h"
 #include "grpcpp/server_context.h"
 
 namespace onepiece::rpc {
 
 struct StreamGuardOptions {
-  std::size_t max_streams = 256;
+  /// Places, shared out among the callers (StreamShares). A synchronous stream holds a thread, so
+  /// this leaves threads of ServerOptions::max_threads for unary calls.
+  std::size_t max_streams = 192;
   /// The guard cancels the call of a client that takes nothing for this long (scaled).
   base::Duration stall_limit = std::chrono::seconds(30);
 };
 
 /// A client that does not read blocks its handler's Write, and with it a thread and a part of the
-/// answer. The guard refuses streams beyond the limit, and cancels streams that do not move.
+/// answer. The guard shares the places out, and cancels streams that do not move.
 ///
 /// Threading: may be used from any thread. It has one thread of its own.
 class StreamGuard {
@@ -29,17 +31,17 @@ class StreamGuard {
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
 
-  /// One stream, for as long as its handler runs.
+  /// One stream, for as long as its handler runs. It borrows the call's context.
   ///
-  /// Threading: only that handler uses it.
+  /// Threading: used by one thread at a time.
   class Stream {
    public:
     Stream(StreamGuard& guard, grpc::ServerContext& context);
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
-    /// False when there are too many streams. The handler then answers TooManyStreams().
-    [[nodiscard]] bool admitted() const { return admitted_; }
+    /// OK, or RESOURCE_EXHAUSTED (TOO_MANY_FETCHES): the answer to a call that has no place.
+    [[nodiscard]] const absl::Status& admitted() const { return place_.status(); }
     /// Says that the client has taken something.
     void Moved();
 
@@ -47,7 +49,7 @@ class StreamGuard {
     friend class StreamGuard;
     StreamGuard& guard_;
     grpc::ServerContext& context_;
-    bool admitted_ = false;
+    const absl::StatusOr<StreamShares::Place> place_;
   };
   [[nodiscard]] std::size_t streams() const;
 
@@ -56,13 +58,11 @@ class StreamGuard {
 
   const StreamGuardOptions options_;
   base::Clock& clock_;
+  StreamShares shares_;
   mutable base::Mutex mutex_;
   // The admitted streams, and when each moved last.
   std::map<Stream*, base::MonotonicTime> streams_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;  // Last: ends before what it uses.
 };
-
-/// Returns RESOURCE_EXHAUSTED (TOO_MANY_FETCHES), the answer to a stream that was not admitted.
-grpc::Status TooManyStreams();
 
 }  // namespace onepiece::rpc

@@ -1,6 +1,7 @@
 // Helpers that send the last stage's outputs to the job's database.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"

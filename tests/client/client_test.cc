@@ -292,6 +292,28 @@ class ClientTest : public QObject {
     QCOMPARE(seen, 3);
   }
 
+  void Watch_OfAJobThatDoesNotChangeForLong_GoesOn() {
+    FakeNodeManager manager;
+    FakeProxy proxy("a");
+    int streams = 0;
+    proxy.watch = [&](grpc::ServerContext& call, grpc::ServerWriter<v1::Job>& writer) {
+      writer.Write(JobIn(++streams == 1 ? v1::Job::QUEUED : v1::Job::SUCCEEDED));
+      if (streams > 1) return grpc::Status::OK;
+      // The client stays for longer than its timeout.
+      const bool left = testing::Eventually(milliseconds(1500), [&] { return call.IsCancelled(); });
+      return left ? grpc::Status::CANCELLED
+                  : grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "the turn is over");
+    };
+    manager.Serve({&proxy});
+    ClientOptions options = To(manager);
+    options.timeout = seconds(1);
+    Client client(options);
+    const auto job = client.Watch(
+        "uid", [](const v1::Job&) { return true; }, base::SystemClock().Now() + seconds(30));
+    QVERIFY2(job.ok(), job.status().ToString().c_str());
+    QCOMPARE(job->state(), v1::Job::SUCCEEDED);
+  }
+
   void Watch_Stop_EndsASilentStream() {
     FakeNodeManager manager;
     FakeProxy proxy("a");

@@ -12,6 +12,7 @@
 #include "tests/reason.h"
 #include "tests/test_main.h"
 #include "tests/values/scarce_fabric.h"
+#include "tests/watch_to_end.h"
 
 namespace onepiece::database {
 namespace {
@@ -198,13 +199,11 @@ class DatabaseNodeTest : public QObject {
     QVERIFY(cluster.at("db-1").node->store().Get(uid)->job().state() == Job::RUNNING);
     cluster.Forget("inst");
     Job last;
-    const absl::Status watched = cluster.records().Watch(
-        *base::Uid::Parse(uid),
-        [&](const Job& job) {
+    const absl::Status watched =
+        testing::WatchToEnd(cluster.records(), *base::Uid::Parse(uid), [&](const Job& job) {
           last = job;
           return true;
-        },
-        [] { return true; });
+        });
     QVERIFY2(watched.ok(), watched.ToString().c_str());
     QCOMPARE(last.state(), Job::FAILED);
     QCOMPARE(last.error().reason(), std::string("LOST"));
@@ -368,33 +367,6 @@ class DatabaseNodeTest : public QObject {
                                                   {{"outcome", "misdirected"}});
     QVERIFY(Eventually([&] { return misdirected.Value() == 1; }));
     QCOMPARE(database.node->store().stats().records, 0);
-  }
-
-  void Watch_IsBounded() {
-    DatabaseCluster cluster;
-    auto& database = cluster.AddDatabase("db-1");
-    const v1::JobRecord record = NewRecord();
-    QVERIFY(cluster.records().Create(record).ok());
-    v1::DatabaseService::Stub stub(rpc::MakeChannel(database.server->address()));
-    v1::WatchJobRequest request;
-    request.set_name(record.job().name());
-    struct Watcher {
-      grpc::ClientContext context;
-      std::unique_ptr<grpc::ClientReader<Job>> stream;
-    };
-    std::vector<std::unique_ptr<Watcher>> watchers;
-    Job job;
-    for (int i = 0; i < DatabaseService::kMaxWatchers; ++i) {
-      auto& watcher = *watchers.emplace_back(std::make_unique<Watcher>());
-      watcher.stream = stub.WatchJob(&watcher.context, request);
-      QVERIFY(watcher.stream->Read(&job));
-    }
-    grpc::ClientContext context;
-    const auto one_more = stub.WatchJob(&context, request);
-    QVERIFY(!one_more->Read(&job));
-    QCOMPARE(Reason(rpc::FromGrpc(one_more->Finish())), std::string("TOO_MANY_WATCHERS"));
-    for (auto& watcher : watchers) watcher->context.TryCancel();
-    for (auto& watcher : watchers) (void)watcher->stream->Finish();
   }
 };
 

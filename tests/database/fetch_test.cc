@@ -5,12 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/database/database_service.h"
-#include "cluster/rpc/channel.h"
-#include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
-#include "tests/database/job_store_fixture.h"
+#include "tests/database/served_store.h"
 #include "tests/eventually.h"
 #include "tests/test_main.h"
 
@@ -39,52 +36,14 @@ struct Call {
   std::unique_ptr<grpc::ClientReader<v1::FetchResultResponse>> reader;
 };
 
-struct Service {
-  explicit Service(rpc::StreamGuardOptions fetches = {},
-                   std::int64_t budget_bytes = std::int64_t{1} << 30)
-      : f(JobStoreOptions{.budget_bytes = budget_bytes}) {
-    auto opened = fabric::Fabric::Open("shm://test-" + base::Uid::GenerateRandom().ToString());
-    StoreFixture::RequireOk(opened);
-    fabric = *std::move(opened);
-    auto created = ValueAccess::Create(*fabric, {});
-    StoreFixture::RequireOk(created);
-    values = *std::move(created);
-    service = std::make_unique<DatabaseService>("db", f.store, replicator, anti_entropy, *values,
-                                                ValueAccess::Store{}, f.clock, fetches);
-    service->Open();
-    server.AddService(*service);
-    StoreFixture::RequireOk(server.Start());
-    stub = v1::DatabaseService::NewStub(rpc::MakeChannel(server.address()));
-  }
-  ~Service() {
-    service->Stop();
-    server.Shutdown(base::Duration::zero());
-  }
-
-  std::string Keep(const std::string& bytes) {
-    const std::string uid = f.Create();
-    f.Store(uid, bytes);
-    return uid;
-  }
-  std::unique_ptr<Call> Fetch(const std::string& uid, std::int64_t offset = 0,
-                              std::int64_t limit = 0) {
-    v1::FetchResultRequest request;
-    request.set_name("jobs/" + uid);
-    request.set_offset_bytes(offset);
-    request.set_limit_bytes(limit);
-    return std::make_unique<Call>(*stub, request);
-  }
-
-  StoreFixture f;
-  node::ClusterView view;
-  Replicator replicator{view, {}, f.clock};  // Not started: there are no peers.
-  AntiEntropy anti_entropy{view, {}, f.store, replicator, f.clock};
-  std::unique_ptr<fabric::Fabric> fabric;
-  std::unique_ptr<ValueAccess> values;
-  std::unique_ptr<DatabaseService> service;
-  rpc::Server server{rpc::ServerOptions{}};
-  std::unique_ptr<v1::DatabaseService::Stub> stub;
-};
+std::unique_ptr<Call> Fetch(ServedStore& s, const std::string& uid, std::int64_t offset = 0,
+                            std::int64_t limit = 0) {
+  v1::FetchResultRequest request;
+  request.set_name("jobs/" + uid);
+  request.set_offset_bytes(offset);
+  request.set_limit_bytes(limit);
+  return std::make_unique<Call>(*s.stub, request);
+}
 
 }  // namespace
 
@@ -92,12 +51,12 @@ class FetchTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Fetch_GivesThePartThatIsAskedFor() {
-    Service s;
+    ServedStore s;
     std::string bytes(3 << 20, '\0');
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 7 + i / 251);
     const std::string uid = s.Keep(bytes);
     const auto size = static_cast<std::int64_t>(bytes.size());
-    QVERIFY(*s.Fetch(uid)->ReadAll() == bytes);
+    QVERIFY(*Fetch(s, uid)->ReadAll() == bytes);
     const std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{0, 1},
                                                                     {5, 10},
                                                                     {1 << 20, 1 << 20},
@@ -110,33 +69,33 @@ class FetchTest : public QObject {
                                                                     {0, size},
                                                                     {9, 0}};
     for (const auto& [offset, limit] : ranges) {
-      const auto part = s.Fetch(uid, offset, limit)->ReadAll();
+      const auto part = Fetch(s, uid, offset, limit)->ReadAll();
       QVERIFY2(part.ok(), part.status().ToString().c_str());
       QVERIFY(*part ==
               bytes.substr(static_cast<std::size_t>(offset),
                            limit == 0 ? std::string::npos : static_cast<std::size_t>(limit)));
     }
-    QVERIFY(s.Fetch(s.Keep(""))->ReadAll()->empty());
+    QVERIFY(Fetch(s, s.Keep(""))->ReadAll()->empty());
   }
 
   void Fetch_OutOfBoundsSaysSo() {
-    Service s;
+    ServedStore s;
     const std::string uid = s.Keep("video");
     for (const std::int64_t offset :
          {std::int64_t{-1}, std::int64_t{6}, std::numeric_limits<std::int64_t>::max(),
           std::numeric_limits<std::int64_t>::min()}) {
-      const auto part = s.Fetch(uid, offset)->ReadAll();
+      const auto part = Fetch(s, uid, offset)->ReadAll();
       QCOMPARE(part.status().code(), absl::StatusCode::kOutOfRange);
       QCOMPARE(Reason(part.status()), std::string("BAD_OFFSET"));
     }
-    QCOMPARE(Reason(s.Fetch(uid, 0, -1)->ReadAll().status()), std::string("BAD_LIMIT"));
-    const auto all = s.Fetch(uid, 2, std::numeric_limits<std::int64_t>::max())->ReadAll();
+    QCOMPARE(Reason(Fetch(s, uid, 0, -1)->ReadAll().status()), std::string("BAD_LIMIT"));
+    const auto all = Fetch(s, uid, 2, std::numeric_limits<std::int64_t>::max())->ReadAll();
     QCOMPARE(*all, std::string("deo"));
   }
 
   // After a partial fetch the client may want the rest, so the result is not evicted first.
   void Fetch_OnlyTheEndMarksAResultAsTaken() {
-    Service s({}, 2 << 20);
+    ServedStore s({}, 2 << 20);
     const std::string uid = s.Keep(std::string(1 << 20, 'x'));
     const auto evicts = [&] {
       const std::string big = s.f.Create();
@@ -145,15 +104,15 @@ class FetchTest : public QObject {
       (void)s.f.store.Delete(big);
       return gone;
     };
-    QVERIFY(s.Fetch(uid, 0, 100)->ReadAll().ok());
+    QVERIFY(Fetch(s, uid, 0, 100)->ReadAll().ok());
     QVERIFY(!evicts());
-    QVERIFY(s.Fetch(uid, 100, 0)->ReadAll().ok());
+    QVERIFY(Fetch(s, uid, 100, 0)->ReadAll().ok());
     QVERIFY(evicts());
   }
 
   // The transport sends from the store's own memory, and releases it when it gives the client up.
   void Fetch_AClientThatDoesNotReadHoldsTheBytesUntilItIsEnded() {
-    Service s({.max_streams = 4, .stall_limit = 30s});
+    ServedStore s({.max_streams = 4, .stall_limit = 30s});
     const std::string uid = s.f.Create();
     ResultBundle bundle = s.f.Bundle(uid, std::string(std::size_t{32} << 20, 'x'));
     auto tracked = std::make_shared<const message::Buffer>(bundle.artifacts[0].data);
@@ -162,7 +121,7 @@ class FetchTest : public QObject {
     tracked.reset();
     StoreFixture::RequireOk(s.f.store.StoreResult(bundle, message::Kind::kResult, {}));
     bundle = {};
-    const auto call = s.Fetch(uid);
+    const auto call = Fetch(s, uid);
     v1::FetchResultResponse part;
     QVERIFY(call->reader->Read(&part));
     QVERIFY(s.f.store.Delete(uid).ok());
@@ -179,22 +138,28 @@ class FetchTest : public QObject {
   void Fetch_ClientsThatDoNotReadHarmNobody() {
     constexpr std::size_t kStreams = 4;
     constexpr std::size_t kBytes = std::size_t{128} << 20;
-    Service s({.max_streams = kStreams, .stall_limit = 30s});
+    // One client gets half of the places.
+    ServedStore s({.max_streams = 2 * kStreams, .stall_limit = 30s});
     const std::string large = s.Keep(std::string(kBytes, 'x'));
     const std::string small = s.Keep("video");
     const double before = telemetry::ResidentBytes();
     std::vector<std::unique_ptr<Call>> stalled;
     for (std::size_t i = 1; i < kStreams; ++i) {
-      stalled.push_back(s.Fetch(large));
+      stalled.push_back(Fetch(s, large));
       QVERIFY(Eventually([&] { return s.service->fetches() == i; }));
     }
-    QCOMPARE(*s.Fetch(small)->ReadAll(), std::string("video"));
+    QCOMPARE(*Fetch(s, small)->ReadAll(), std::string("video"));
     QVERIFY(Eventually([&] { return s.service->fetches() == kStreams - 1; }));
-    stalled.push_back(s.Fetch(large));
+    stalled.push_back(Fetch(s, large));
     QVERIFY(Eventually([&] { return s.service->fetches() == kStreams; }));
-    const auto refused = s.Fetch(small)->ReadAll();
+    const auto refused = Fetch(s, small)->ReadAll();
     QCOMPARE(refused.status().code(), absl::StatusCode::kResourceExhausted);
     QCOMPARE(Reason(refused.status()), std::string("TOO_MANY_FETCHES"));
+    // Another client has a share of its own.
+    const auto other = v1::DatabaseService::NewStub(rpc::MakeChannel(s.server.address()));
+    v1::FetchResultRequest request;
+    request.set_name("jobs/" + small);
+    QCOMPARE(*Call(*other, request).ReadAll(), std::string("video"));
     // No fetch copies the artifact: memory grows by the transport's buffers and one part per fetch.
     const double grown = telemetry::ResidentBytes() - before;
     QVERIFY2(grown < (std::int64_t{64} << 20), std::to_string(grown).c_str());
@@ -204,7 +169,7 @@ class FetchTest : public QObject {
       s.f.clock.Advance(base::Scaled(31s));
       return s.service->fetches() == 0;
     }));
-    QCOMPARE(*s.Fetch(small)->ReadAll(), std::string("video"));
+    QCOMPARE(*Fetch(s, small)->ReadAll(), std::string("video"));
     for (const auto& call : stalled) {
       QCOMPARE(call->ReadAll().status().code(), absl::StatusCode::kCancelled);
     }

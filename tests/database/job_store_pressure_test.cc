@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "tests/database/job_store_fixture.h"
+#include "tests/database/state_log.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -191,7 +192,8 @@ class JobStorePressureTest : public QObject {
     const JobRecord journalled = a.store.Records(std::vector{ToUid(uid)}).front();
     QVERIFY(b.store.Restore(journalled));
     QCOMPARE(Reason(b.store.FindArtifact(uid, "").status()), std::string("RESULT_ELSEWHERE"));
-    const auto seen = b.store.WaitForChange(uid, 0, b.clock.Now(), {});
+    StateLog watched;
+    const auto seen = watched.Subscribe(b.store, uid);
     const auto any = [](const base::Uid&) { return true; };
     b.store.MarkLost(b.clock.Now() - 1ns, any);
     b.store.MarkLost(b.clock.Now(), [](const base::Uid&) { return false; });
@@ -208,9 +210,9 @@ class JobStorePressureTest : public QObject {
     v1::ListJobsRequest failed;
     failed.add_states(Job::FAILED);
     QCOMPARE(b.store.List(failed)->jobs_size(), 1);
-    const auto next = b.store.WaitForChange(uid, seen->revision, b.clock.Now(), {});
-    QCOMPARE(next->job.state(), Job::FAILED);
-    QCOMPARE(next->job.result().artifacts_size(), 0);
+    const v1::Job shown = watched.After(seen);
+    QCOMPARE(shown.state(), Job::FAILED);
+    QCOMPARE(shown.result().artifacts_size(), 0);
 
     a.store.Merge(b.store.Records(std::vector{ToUid(uid)}));
     QCOMPARE(a.State(uid), Job::SUCCEEDED);

@@ -3,7 +3,6 @@
 #include <QtTest>
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "cluster/base/clock.h"
 #include "tests/database/job_store_fixture.h"
@@ -552,34 +551,6 @@ class JobStoreTest : public QObject {
     qInfo("%d jobs: a page of 1000 in at most %.1f ms; 30 of the %d running ones in %.1f ms", kJobs,
           static_cast<double>(page_time.count()) / 1e6, kRunning,
           static_cast<double>(scan_time.count()) / 1e6);
-  }
-
-  void WaitForChange_ReturnsTheLatestState() {
-    StoreFixture f;
-    const std::string uid = f.Create();
-    const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
-    QVERIFY(now.ok());
-    QCOMPARE(f.store.WaitForChange(uid, now->revision, f.clock.Now(), {}).status().code(),
-             absl::StatusCode::kDeadlineExceeded);
-    absl::StatusOr<JobStore::Revision> next;
-    std::thread waiter(
-        [&] { next = f.store.WaitForChange(uid, now->revision, f.clock.Now() + 60s, {}); });
-    QVERIFY(f.store.Update(f.Progress(uid, "a", 0, 1)).ok());
-    waiter.join();
-    QVERIFY(next.ok());
-    QCOMPARE(next->job.step(), 1);
-  }
-
-  void WaitForChange_EndsWhenTheJobIsDeleted() {
-    StoreFixture f;
-    const std::string uid = f.Create();
-    const auto now = f.store.WaitForChange(uid, 0, f.clock.Now(), {});
-    absl::StatusOr<JobStore::Revision> next;
-    std::thread waiter(
-        [&] { next = f.store.WaitForChange(uid, now->revision, f.clock.Now() + 60s, {}); });
-    QVERIFY(f.store.Delete(uid).ok());
-    waiter.join();
-    QCOMPARE(Reason(next.status()), std::string("JOB_UNKNOWN"));
   }
 };
 

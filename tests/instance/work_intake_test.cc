@@ -82,7 +82,7 @@ struct IntakeFixture {
     message.header.app = "app";
     message.header.stage = "paint";
     message.header.from = from;
-    message.header.deadline = clock.WallNow() + std::chrono::hours(1);
+    message.header.deadline = clock.Now() + std::chrono::hours(1);
     inbox.Put(std::move(message));
   }
   std::size_t failures() {

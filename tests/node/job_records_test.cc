@@ -11,7 +11,9 @@
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/database.grpc.pb.h"
+#include "tests/eventually.h"
 #include "tests/test_main.h"
+#include "tests/watch_to_end.h"
 
 namespace onepiece::node {
 namespace {
@@ -157,9 +159,12 @@ class FakeDatabase final : public v1::DatabaseService::Service {
       }
       response.set_chunk(result_.substr(offset, kChunk));
       writer->Write(response);
+      if (after_chunk) after_chunk();
     }
     return grpc::Status::OK;
   }
+
+  std::function<void()> after_chunk;  ///< Called by FetchResult. Set it before the call.
 
  private:
   static grpc::Status Missing() {
@@ -244,9 +249,8 @@ class JobRecordsTest : public QObject {
     std::vector<v1::Job::State> states;
     const auto watch = [&] {
       states.clear();
-      return records_->Watch(
-          uid_, [&](const v1::Job& job) { return states.push_back(job.state()), true; },
-          [] { return true; });
+      return testing::WatchToEnd(
+          *records_, uid_, [&](const v1::Job& job) { return states.push_back(job.state()), true; });
     };
     std::string got;
     const auto fetch = [&] {
@@ -425,30 +429,96 @@ class JobRecordsTest : public QObject {
     second_->Put(later);
     std::vector<v1::Job::State> states;
     std::jthread killer;
-    const absl::Status status = records_->Watch(
-        uid_,
-        [&](const v1::Job& job) {
-          states.push_back(job.state());
-          if (states.size() == 1) killer = std::jthread([this] { first_->Stop(); });
-          return true;
-        },
-        [] { return true; });
+    const absl::Status status = testing::WatchToEnd(*records_, uid_, [&](const v1::Job& job) {
+      states.push_back(job.state());
+      if (states.size() == 1) killer = std::jthread([this] { first_->Stop(); });
+      return true;
+    });
     QVERIFY2(status.ok(), base::Message(status).c_str());
     QCOMPARE(states, (std::vector{v1::Job::QUEUED, v1::Job::SUCCEEDED}));
   }
 
   void Watch_CallerLeaves_Ends() {
     first_->Put(MakeJob(uid_));
-    std::atomic<bool> heard = false;
-    const absl::Status status = records_->Watch(
-        uid_, [&](const v1::Job&) { return heard = true; }, [&] { return !heard; });
-    QVERIFY(heard);
+    int states = 0;
+    const absl::Status status =
+        testing::WatchToEnd(*records_, uid_, [&](const v1::Job&) { return ++states < 1; });
+    QCOMPARE(states, 1);
     QVERIFY(absl::IsCancelled(status));
   }
 
   void Watch_UnknownJob_IsNotFound() {
-    QVERIFY(absl::IsNotFound(records_->Watch(
-        uid_, [](const v1::Job&) { return true; }, [] { return true; })));
+    QVERIFY(absl::IsNotFound(
+        testing::WatchToEnd(*records_, uid_, [](const v1::Job&) { return true; })));
+  }
+
+  // A database that hangs keeps its connection, and says nothing.
+  void Watch_DatabaseFallsSilent_GoesOnAtTheNext() {
+    base::ManualClock clock;
+    JobRecords records(view_, {}, clock);
+    first_->Put(MakeJob(uid_));
+    v1::Job later = MakeJob(uid_);
+    later.set_state(v1::Job::SUCCEEDED);
+    second_->Put(later);
+    std::vector<v1::Job::State> states;
+    std::jthread time;
+    const absl::Status status = testing::WatchToEnd(records, uid_, [&](const v1::Job& job) {
+      states.push_back(job.state());
+      if (states.size() > 1) return true;
+      time = std::jthread([&clock](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
+          clock.Advance(base::Scaled(std::chrono::seconds(10)));
+          std::this_thread::yield();
+        }
+      });
+      return true;
+    });
+    QVERIFY2(status.ok(), base::Message(status).c_str());
+    QCOMPARE(states, (std::vector{v1::Job::QUEUED, v1::Job::SUCCEEDED}));
+  }
+
+  // Its clock stands still, so the pause before the next round never ends by itself.
+  void Destructor_EndsWatchesThatWaitForAnotherRound() {
+    base::ManualClock clock;
+    auto records = std::make_unique<JobRecords>(view_, JobRecordsOptions{}, clock);
+    first_->Put(MakeJob(uid_));
+    std::atomic<bool> heard = false;
+    absl::Status status;
+    std::thread watcher([&] {
+      status = testing::WatchToEnd(*records, uid_, [&](const v1::Job&) { return heard = true; });
+    });
+    QVERIFY(testing::Eventually([&] { return heard.load(); }));
+    first_->Stop();
+    second_->Stop();
+    records.reset();
+    watcher.join();
+    QVERIFY2(absl::IsCancelled(status) || absl::IsUnavailable(status),
+             base::Message(status).c_str());
+  }
+
+  void Fetch_AClientThatTakesItsTime_DoesNotMakeTheDatabaseSilent() {
+    base::ManualClock clock;
+    JobRecords records(view_, {}, clock);
+    const std::string bytes(200, 'x');  // Two chunks.
+    first_->SetResult(bytes, "abc");
+    std::atomic<bool> taken = false, ended = false;
+    // The second chunk comes later than the fetch looks for silence.
+    first_->after_chunk = [&] {
+      (void)testing::Eventually([&] { return taken.load(); });
+      (void)testing::Eventually(std::chrono::milliseconds(400), [&] { return ended.load(); });
+    };
+    std::string got;
+    const absl::Status status = records.Fetch(
+        uid_, "", 0, 0,
+        [&](const v1::FetchResultResponse& part) {
+          got += part.chunk();
+          clock.Advance(base::Scaled(std::chrono::seconds(11)));
+          return taken = true;
+        },
+        [] { return true; });
+    ended = true;
+    QVERIFY2(status.ok(), base::Message(status).c_str());
+    QCOMPARE(got, bytes);
   }
 
   void Fetch_DatabaseDiesHalfWay_GoesOnFromThatByte() {

@@ -227,7 +227,7 @@ class RequestSchedulerTest : public QObject {
     const auto push = [&](const base::Uid& uid, const std::string& from) {
       WorkItem item = Item(uid);
       item.message.header.from = from;
-      item.message.header.deadline = clock.WallNow() + std::chrono::seconds(60);
+      item.message.header.deadline = clock.Now() + std::chrono::seconds(60);
       return *scheduler.Push(item, both);
     };
     for (int i = 0; i < 4; ++i) {

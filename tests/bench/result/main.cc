@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -185,15 +186,24 @@ struct Set {
 
 /// Returns when that database had its copy.
 std::future<base::MonotonicTime> Copied(database::JobStore& store, const std::string& uid) {
-  return std::async(std::launch::async, [&store, uid] {
-    const base::MonotonicTime limit = base::SystemClock().Now() + 20s;
-    for (std::int64_t revision = 0;;) {
-      const auto next = store.WaitForChange(uid, revision, limit, {});
-      Require(next.status());
-      revision = next->revision;
-      if (next->job.state() == v1::Job::SUCCEEDED) return base::SystemClock().Now();
-    }
-  });
+  struct Copy {
+    std::promise<base::MonotonicTime> when;
+    std::atomic<bool> told = false;
+  };
+  const auto copy = std::make_shared<Copy>();
+  auto subscribed =
+      store.Subscribe(uid, [copy](const absl::StatusOr<database::JobRevision>& now, bool) {
+        if (!now.ok() || now->job->state() != v1::Job::SUCCEEDED || copy->told.exchange(true))
+          return;
+        copy->when.set_value(base::SystemClock().Now());
+      });
+  Require(subscribed.status());
+  return std::async(std::launch::async,
+                    [when = copy->when.get_future(),
+                     subscription = std::move(subscribed->subscription)]() mutable {
+                      if (when.wait_for(20s) != std::future_status::ready) qFatal("no second copy");
+                      return when.get();
+                    });
 }
 
 /// The steps of the fetch: until the first MiB has arrived, and the rest.
