@@ -58,8 +58,10 @@ class JobStore {
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
   /// Ends the hold of a result that was kept with StoreMode::hold: its job has SUCCEEDED from now
-  /// on. Returns false when nothing is held: the result counts already, its job ended otherwise (by
-  /// its deadline, a cancellation or a deletion), or the job is unknown.
+  /// on. While it is held, neither a deadline nor a cancellation ends the job here, because a peer
+  /// that has the copy may have told its client of the success. Returns false when nothing is held:
+  /// the result counts already, a peer's record or a deletion ended the job otherwise, or the job is
+  /// unknown.
   bool Confirm(const base::Uid& uid);
   /// Fails a job whose last stage delivered an unusable result.
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);

@@ -68,7 +68,8 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
     seen = due.size();
     for (Timer* timer : due) {
       // Advance() has unset the timer. Each branch either erases the entry or sets the timer again
-      // in Committed(). Otherwise the job would stay here for ever.
+      // in Committed(). Otherwise the job would stay here for ever. The end of a held job's hold
+      // sets its timer.
       JobEntry& entry = *static_cast<JobEntry*>(timer);
       if (entry.phase == Phase::kOpen) {
         FailOverdue(entry, is_alive);
@@ -143,7 +144,8 @@ void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_ali
 }
 
 void StoreShard::Fail(JobEntry& entry, const std::string& reason, const std::string& message) {
-  if (job::IsTerminal(entry.record.job().state())) return;
+  // Another keeper may have told its client already that a held job has succeeded.
+  if (entry.held || job::IsTerminal(entry.record.job().state())) return;
   v1::JobError& error = *entry.record.mutable_job()->mutable_error();
   error.set_reason(reason);
   error.set_message(message);

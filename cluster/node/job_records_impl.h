@@ -47,11 +47,12 @@ inline absl::Status Cancelled() {
 /// A lost result is one database's view and not the job's end, because another database may have
 /// the bytes.
 inline constexpr char kLostOnRestart[] = "LOST_ON_RESTART";
+inline constexpr char kJobNotDone[] = "JOB_NOT_DONE";
 inline bool IsLost(const v1::Job& job) { return job.error().reason() == kLostOnRestart; }
 
 /// The answers of several databases that did not have the job.
 struct Misses {
-  absl::Status away, not_found, lost;
+  absl::Status away, not_found, lost, not_done;
 
   /// Returns true when `status` is a reason to ask the next database.
   bool Take(const absl::Status& status) {
@@ -59,11 +60,15 @@ struct Misses {
     // A tombstone is a final answer, because the next database may not know of the deletion yet.
     if (base::GetReason(status).metadata.contains("deleted")) return false;
     if (absl::IsNotFound(status)) return not_found = status, true;
-    if (base::GetReason(status).reason == kLostOnRestart) return lost = status, true;
+    const std::string reason = base::GetReason(status).reason;
+    if (reason == kLostOnRestart) return lost = status, true;
+    // Another database may know of the job's end before this one does.
+    if (reason == kJobNotDone) return not_done = status, true;
     return false;
   }
   [[nodiscard]] absl::Status Verdict() const {
     if (!lost.ok()) return lost;
+    if (away.ok() && !not_done.ok()) return not_done;
     return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
   }
 };

@@ -307,7 +307,7 @@ class MessageTest : public QObject {
       QVERIFY(SenderName(other) != name);
       Message message = Example();
       message.header.sender = name;
-      QVERIFY(Encode(message).ok());
+      QVERIFY(Encode(message, {}).ok());
     }
   }
 };

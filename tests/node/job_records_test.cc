@@ -275,6 +275,29 @@ class JobRecordsTest : public QObject {
     QCOMPARE(base::GetReason(fetch()).reason, std::string("LOST_ON_RESTART"));
   }
 
+  // The database with the copy may tell of a success that the other one has not heard of yet.
+  void Fetch_NotDoneInTheFirst_AsksTheNext() {
+    v1::Job open = MakeJob(uid_);
+    open.mutable_error()->set_reason("JOB_NOT_DONE");
+    first_->Put(open);
+    second_->Put(MakeJob(uid_));
+    second_->SetResult("video", "abc");
+    std::string got;
+    const auto fetch = [&] {
+      return records_->Fetch(
+          uid_, "", 0, 0,
+          [&](const v1::FetchResultResponse& part) { return got += part.chunk(), true; },
+          [] { return true; });
+    };
+    QVERIFY(fetch().ok());
+    QCOMPARE(got, std::string("video"));
+    second_->Put(open);
+    QCOMPARE(base::GetReason(fetch()).reason, std::string("JOB_NOT_DONE"));
+    // The one that is away may know more.
+    second_->Stop();
+    QVERIFY(absl::IsUnavailable(fetch()));
+  }
+
   // The first database was away during the write, and is back with its old record.
   void Get_ReadsWhatWasWritten_WhoeverWasAwayThen() {
     first_->Put(MakeJob(uid_));
