@@ -99,7 +99,7 @@ class Writer {
     request.set_uid(record.job().uid());
     request.set_app_id(record.job().app_id());
     *request.mutable_create_time() = record.job().create_time();
-    *request.mutable_deadline() = record.job().deadline();
+    *request.mutable_time_left() = record.time_left();
     request.set_sender("instance");
     v1::ResultArtifact& artifact = *request.add_artifacts();
     artifact.set_artifact("video");
