@@ -69,6 +69,7 @@ Json JobDocument(const v1::Job& job, const std::vector<std::string>& files) {
                                   {"sha256", input.sha256()}});
   }
   document["fetched"] = job.result().fetched();
+  document["evicted"] = job.result().evicted();
   document["create_time"] = TimeOrNull(job.has_create_time(), job.create_time());
   document["end_time"] = TimeOrNull(job.has_end_time(), job.end_time());
   if (!files.empty()) document["files"] = files;
@@ -98,6 +99,7 @@ std::string JobText(const v1::Job& job) {
                             Seconds(timing.transfer()), timing.node());
   }
   if (job.result().fetched()) text += "  the result has been fetched\n";
+  if (job.result().evicted()) text += "  the result gave way to others when memory was short\n";
   return text;
 }
 

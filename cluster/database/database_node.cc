@@ -47,6 +47,8 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   if (config.copies() > 0) options.copies = config.copies();
   options.disk.folder = config.node().data_dir();
   options.disk.spill = config.when_full() == v1::WHEN_FULL_SPILL;
+  options.store.evict =
+      config.when_full() == v1::WHEN_FULL_UNSPECIFIED || config.when_full() == v1::WHEN_FULL_EVICT;
   if (config.spill_budget_bytes() > 0)
     options.disk.spill_budget_bytes = config.spill_budget_bytes();
   if (config.acknowledge() != v1::RESULT_COPIES_UNSPECIFIED)

@@ -336,13 +336,12 @@ bool JobStore::ForgetOldestTombstone() {
 
 // Takes one step towards more room. Returns false when nothing can be evicted.
 bool JobStore::MakeRoomForBytes() {
-  if (StoreShard* const shard = Oldest(&StoreShard::streamed_ticket); shard != nullptr) {
-    shard->PurgeOldestStreamed();
-    return true;
-  }
   bool any = false;
   for (const auto& shard : shards_) any = shard->ExpireResults() || any;
-  return any;
+  if (any || !shared_->options.evict) return any;
+  StoreShard* const shard = Oldest(&StoreShard::streamed_ticket);
+  if (shard != nullptr) shard->EvictOldestStreamed();
+  return shard != nullptr;
 }
 
 }  // namespace onepiece::database

@@ -53,15 +53,15 @@ class JobStore {
   /// Moves a job forward. A job that has ended accepts only timings.
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
   /// Keeps a result. The first result of a job wins. `kind` is kResult or kReplica. When there is
-  /// no room, the store evicts results that were sent to their client, oldest first, and then
-  /// expired results.
+  /// no room, the store drops expired results and then, if JobStoreOptions::evict says so, evicts
+  /// results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
   /// Ends the hold of a result that was kept with StoreMode::hold: its job has SUCCEEDED from now
   /// on. While it is held, neither a deadline nor a cancellation ends the job here, because a peer
   /// that has the copy may have told its client of the success. Returns false when nothing is held:
-  /// the result counts already, a peer's record or a deletion ended the job otherwise, or the job is
-  /// unknown.
+  /// the result counts already, a peer's record or a deletion ended the job otherwise, or the job
+  /// is unknown.
   bool Confirm(const base::Uid& uid);
   /// Fails a job whose last stage delivered an unusable result.
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
@@ -88,14 +88,14 @@ class JobStore {
   /// Returns the artifact of that name, or the first one for "".
   ///
   /// Errors: FAILED_PRECONDITION (JOB_NOT_DONE, JOB_FAILED, JOB_CANCELLED, RESULT_FETCHED,
-  /// RESULT_EXPIRED, LOST_ON_RESTART), UNAVAILABLE (RESULT_ELSEWHERE), NOT_FOUND
+  /// RESULT_EVICTED, RESULT_EXPIRED, LOST_ON_RESTART), UNAVAILABLE (RESULT_ELSEWHERE), NOT_FOUND
   /// (ARTIFACT_UNKNOWN).
   absl::StatusOr<StoredArtifact> FindArtifact(const std::string& uid,
                                               const std::string& name) const;
   /// Returns all artifacts of a result whose bytes are here, even of a held one; else nullptr.
   std::shared_ptr<const Artifacts> FindResult(const base::Uid& uid) const;
   /// Notes that the client was sent the whole artifact. When memory is short, results whose
-  /// artifacts were all sent are evicted first.
+  /// artifacts were all sent may be evicted (JobStoreOptions::evict).
   void MarkStreamed(const std::string& uid, const std::string& artifact);
   /// Purges the bytes. The record stays as a tombstone. Idempotent.
   ///

@@ -20,6 +20,8 @@ struct JobStoreOptions {
   /// Serialised size of all records. The limit is checked when a record is added. A record can grow
   /// later, but only by its bounded lists of holders and timings.
   std::int64_t max_record_bytes = std::int64_t{512} << 20;
+  /// Evict results that were sent to their client when there is no room for others.
+  bool evict = true;
   base::Duration tombstone_ttl = std::chrono::hours(1);
   /// A holder that has not been alive for this long has lost its jobs.
   base::Duration holder_grace = std::chrono::seconds(1);

@@ -96,7 +96,8 @@ int main(int argc, char** argv) {
   options.Bind("--acknowledge", "acknowledge",
                "When a result counts: all (copies that can be made now are made) or first");
   options.Bind("--when-full", "when_full",
-               "What gives way when --budget-bytes are used: reject (new results) or spill");
+               "What gives way when --budget-bytes are used: evict (results that were sent once), "
+               "reject (new results) or spill (the oldest, to files)");
   options.Bind("--spill-budget-bytes", "spill_budget_bytes",
                "Bytes of files that spill may write, below --data-dir");
   options.BindReadOnly();

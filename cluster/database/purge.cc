@@ -12,7 +12,8 @@ namespace {
 constexpr int kPageSize = 1000;
 
 bool Matches(const v1::Job& job, const v1::PurgeResultsRequest& request) {
-  if (job.state() != v1::Job::SUCCEEDED || job.result().fetched()) return false;
+  if (job.state() != v1::Job::SUCCEEDED || job.result().fetched() || job.result().evicted())
+    return false;
   if (!request.app_id().empty() && job.app_id() != request.app_id()) return false;
   return !request.has_ended_before() ||
          job::FromTimestamp(job.end_time()) < job::FromTimestamp(request.ended_before());

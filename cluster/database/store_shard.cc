@@ -68,6 +68,7 @@ Phase PhaseOf(const JobRecord& record) {
   if (record.deleted()) return Phase::kDeleted;
   if (record.job().result().fetched()) return Phase::kFetched;
   if (record.job().state() == Job::EXPIRED) return Phase::kExpired;
+  if (record.job().result().evicted()) return Phase::kEvicted;
   return job::IsTerminal(record.job().state()) ? Phase::kEnded : Phase::kOpen;
 }
 

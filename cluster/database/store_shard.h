@@ -59,9 +59,9 @@ struct StoreShared {
   std::atomic<std::uint64_t> lost_on_restart{0};
 };
 
-/// The phases of a job's life. kEnded: it has ended, and was not fetched, expired or deleted yet. A
+/// The phases of a job's life. kEnded: it has ended, and none of the later phases has come yet. A
 /// phase above kEnded is a tombstone.
-enum class Phase : std::uint8_t { kOpen, kEnded, kFetched, kExpired, kDeleted };
+enum class Phase : std::uint8_t { kOpen, kEnded, kFetched, kEvicted, kExpired, kDeleted };
 
 /// Orders jobs newest first: the negated create_time since the epoch, then the uid.
 using AgeKey = std::pair<base::Duration, base::Uid>;
@@ -149,8 +149,8 @@ class StoreShard {
   [[nodiscard]] std::uint64_t result_ticket() const { return oldest_result_; }
   /// Erases the oldest tombstone, if there is one.
   void ForgetOldestTombstone();
-  /// Purges the oldest result whose artifacts were all sent to its client.
-  void PurgeOldestStreamed();
+  /// Evicts the oldest result whose artifacts were all sent to its client.
+  void EvictOldestStreamed();
   /// Returns the result that has been in memory the longest, which is never a held one; nullopt
   /// when there is none.
   std::optional<base::Uid> OldestResult() const;

@@ -174,11 +174,14 @@ void StoreShard::ForgetOldestTombstone() {
   if (!tombstones_.entries.empty()) Erase(*tombstones_.entries.begin()->second);
 }
 
-void StoreShard::PurgeOldestStreamed() {
+void StoreShard::EvictOldestStreamed() {
   const base::MutexLock lock(mutex_);
   if (streamed_.entries.empty()) return;
   ++shared_.evicted_results;
-  MarkFetched(*streamed_.entries.begin()->second);
+  JobEntry& entry = *streamed_.entries.begin()->second;
+  entry.record.mutable_job()->mutable_result()->set_evicted(true);
+  Committed(entry);
+  Notify(entry, Change::kRecord);
 }
 
 std::optional<base::Uid> StoreShard::OldestResult() const {

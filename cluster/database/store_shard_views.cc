@@ -152,6 +152,10 @@ absl::Status StoreShard::CheckFetchable(const JobEntry& entry) const {
       return JobUnknown(entry.uid, true);
     case Phase::kFetched:
       return NotFetchable("RESULT_FETCHED", job, "was fetched and its result purged");
+    case Phase::kEvicted:
+      return NotFetchable("RESULT_EVICTED", job,
+                          "was sent to a client once, and its result gave way to others when "
+                          "memory was short: submit the job again, or raise budget_bytes");
     case Phase::kExpired:
       return NotFetchable("RESULT_EXPIRED", job, "was not fetched in time");
     case Phase::kOpen:

@@ -106,7 +106,7 @@ int EndRank(Job::State state) {
   }
 }
 
-// Returns how a job ended, without `fetched`, which is joined on its own.
+// Returns how a job ended, without `fetched` and `evicted`, which are joined on their own.
 Job Ending(const JobRecord& record) {
   Job ending;
   ending.set_state(record.job().state());
@@ -154,7 +154,7 @@ bool IsTerminal(Job::State state) {
 }
 
 bool IsTombstone(const JobRecord& record) {
-  return record.deleted() || record.job().result().fetched() ||
+  return record.deleted() || record.job().result().fetched() || record.job().result().evicted() ||
          record.job().state() == Job::EXPIRED;
 }
 
@@ -184,6 +184,9 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   if (a.job().result().fetched() || b.job().result().fetched()) {
     job.mutable_result()->set_fetched(true);
   }
+  if (a.job().result().evicted() || b.job().result().evicted()) {
+    job.mutable_result()->set_evicted(true);
+  }
   joined.set_deleted(a.deleted() || b.deleted());
   JoinTimings(a.job(), b.job(), job);
   return joined;
@@ -203,7 +206,7 @@ void Normalize(JobRecord& record) {
   record.clear_time_left();
   record.clear_stamp();
   Job& job = *record.mutable_job();
-  const bool fetched = job.result().fetched();
+  const bool fetched = job.result().fetched(), evicted = job.result().evicted();
   if (IsTerminal(job.state())) {
     (void)job.mutable_end_time();  // Joining leaves the epoch where the end time is not known.
     SetExpiry(record);
@@ -215,6 +218,7 @@ void Normalize(JobRecord& record) {
     job.clear_result();
   }
   if (fetched) job.mutable_result()->set_fetched(true);
+  if (evicted) job.mutable_result()->set_evicted(true);
 }
 
 bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {

@@ -14,8 +14,8 @@ namespace onepiece::job {
 /// SUCCEEDED, FAILED, CANCELLED or EXPIRED.
 bool IsTerminal(v1::Job::State state);
 
-/// True for a record that was deleted, fetched or has expired. It is kept for a while, so that a
-/// late question still gets an answer.
+/// True for a record that was deleted, fetched, evicted or has expired. It is kept for a while, so
+/// that a late question still gets an answer.
 bool IsTombstone(const v1::JobRecord& record);
 
 /// Joins two versions of a record into the least record that holds what both hold. Both must have
@@ -28,7 +28,8 @@ bool IsTombstone(const v1::JobRecord& record);
 ///   - Where the job is: the larger (attempt, stage_index, step) wins.
 ///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
 ///     of the same end).
-///   - The flags fetched and deleted stick. Timings are united by (stage, node), in that order.
+///   - The flags fetched, evicted and deleted stick. Timings are united by (stage, node), in that
+///   order.
 /// has_bytes and time_left describe one database only, so the answer does not have them.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 

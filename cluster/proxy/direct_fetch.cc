@@ -25,7 +25,7 @@ DirectFetch::DirectFetch(const node::ClusterView& view, const std::string& node_
 
 void DirectFetch::Note(const base::Uid& uid, const v1::Job& job) {
   const v1::JobResult& result = job.result();
-  if (job.state() != v1::Job::SUCCEEDED || result.fetched() ||
+  if (job.state() != v1::Job::SUCCEEDED || result.fetched() || result.evicted() ||
       std::ranges::none_of(result.artifacts(), IsLarge)) {
     return Forget(uid);
   }

@@ -261,6 +261,7 @@ QString JobRows::TextOf(const JobRow& row, JobColumn column) const {
     case JobColumn::kResult: {
       const std::int64_t bytes = ResultBytesOf(job);
       if (bytes < 0) return {};
+      if (job.result().evicted()) return tr("%1, evicted").arg(FormatBytes(double(bytes)));
       return job.result().fetched() ? tr("%1, fetched").arg(FormatBytes(double(bytes)))
                                     : FormatBytes(static_cast<double>(bytes));
     }

@@ -184,6 +184,8 @@ QString ResultPreview::WhyNot() const {
                : tr("There is no result: the job has not succeeded.");
   }
   if (job_->result().fetched()) return tr("The result was fetched: the cluster has given it up.");
+  if (job_->result().evicted())
+    return tr("The result was sent once and then gave way to others when memory was short.");
   if (artifact() == nullptr) return tr("The job has made no file.");
   if (shown_cluster_.snapshot()->recorded || !shown_cluster_.live())
     return tr("Results are not recorded: they can be looked at live.");

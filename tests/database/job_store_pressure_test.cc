@@ -335,7 +335,7 @@ class JobStorePressureTest : public QObject {
       QCOMPARE(f.Store(f.Create(), "y"), StoreOutcome::kStored);
       const auto index = static_cast<std::size_t>(i);
       QCOMPARE(Reason(f.store.FindArtifact(uids[index], "").status()),
-               std::string("RESULT_FETCHED"));
+               std::string("RESULT_EVICTED"));
       if (i + 1 < kResults) QVERIFY(f.store.FindArtifact(uids[index + 1], "").ok());
     }
     QCOMPARE(f.Store(f.Create(), "z"), StoreOutcome::kRefused);

@@ -127,7 +127,7 @@ class JobStoreTest : public QObject {
     QVERIFY(f.store.FindArtifact(uid, "video").ok());
   }
 
-  void StoreResult_BudgetPurgesStreamedThenExpiredThenRefuses() {
+  void StoreResult_BudgetEvictsStreamedThenRefuses() {
     StoreFixture f({.budget_bytes = 10});
     const std::string old = f.Create();
     f.Store(old, "aaaa");
@@ -137,7 +137,9 @@ class JobStoreTest : public QObject {
     f.store.MarkStreamed(streamed, "video");
     const std::string third = f.Create();
     QCOMPARE(f.Store(third, "cccc"), StoreOutcome::kStored);
-    QCOMPARE(Reason(f.store.FindArtifact(streamed, "").status()), std::string("RESULT_FETCHED"));
+    QCOMPARE(Reason(f.store.FindArtifact(streamed, "").status()), std::string("RESULT_EVICTED"));
+    QCOMPARE(f.State(streamed), Job::SUCCEEDED);
+    QVERIFY(!f.store.Get(streamed)->job().result().fetched());
     QCOMPARE(f.store.stats().evicted_results, std::uint64_t{1});
     QVERIFY(f.store.FindArtifact(old, "").ok());
 
@@ -151,6 +153,17 @@ class JobStoreTest : public QObject {
     QCOMPARE(f.Store(fifth, "eeee"), StoreOutcome::kStored);
     QCOMPARE(f.State(old), Job::EXPIRED);
     QCOMPARE(f.store.stats().result_bytes, 8);
+  }
+
+  // A fetch is no acknowledgement: only where the configuration says so does a result give way.
+  void StoreResult_WithoutEviction_WhatWasSentStays() {
+    StoreFixture f({.budget_bytes = 4, .evict = false});
+    const std::string sent = f.Create();
+    f.Store(sent, "aaaa");
+    f.store.MarkStreamed(sent, "video");
+    QCOMPARE(f.Store(f.Create(), "bbbb"), StoreOutcome::kRefused);
+    QVERIFY(f.store.FindArtifact(sent, "").ok());
+    QCOMPARE(f.store.stats().evicted_results, std::uint64_t{0});
   }
 
   void StoreResult_ARefusedReplicaFailsNothing() {
