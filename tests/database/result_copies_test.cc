@@ -43,6 +43,12 @@ class SlowRings final : public node::Outbox {
     }
     return node::Delivered{};
   }
+  absl::StatusOr<node::Delivered> DeliverInTurns(const message::Message& message,
+                                                 const node::Destination& destination,
+                                                 base::MonotonicTime deadline,
+                                                 std::shared_ptr<node::OpenDelivery>&) override {
+    return Deliver(message, destination, deadline);
+  }
   void Close() override {
     const base::MutexLock lock(mutex_);
     closed_ = true;

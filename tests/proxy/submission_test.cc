@@ -127,11 +127,13 @@ class SubmissionTest : public QObject {
     QVERIFY(DeadlineOf(request, workflow) == 30s);
     request.mutable_deadline()->set_seconds(7);
     QVERIFY(DeadlineOf(request, workflow) == 7s);
-    const message::Message message = MakeMessage(record, {{"steps", std::int64_t{4}}}, request, 12);
+    const base::MonotonicTime here{5s};
+    const message::Message message =
+        MakeMessage(record, {{"steps", std::int64_t{4}}}, request, 12, here);
     QCOMPARE(message.header.uid.ToString(), record.job().uid());
     QCOMPARE(message.header.stage, std::string("encode"));
     QCOMPARE(message.header.routing_epoch, std::uint64_t{12});
-    QVERIFY(message.header.deadline == now + 600s);
+    QVERIFY(message.header.deadline == here + 600s);
   }
 
   void Inputs_TravelInTheMessageAndLeaveTheirDigestInTheRecord() {
@@ -150,7 +152,7 @@ class SubmissionTest : public QObject {
     // FIPS 180-2, example B.1.
     QCOMPARE(digest.sha256(),
              std::string("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
-    const message::Message message = MakeMessage(record, {}, request, 1);
+    const message::Message message = MakeMessage(record, {}, request, 1, {});
     QCOMPARE(message.artifacts.size(), std::size_t{1});
     QCOMPARE(message.artifacts[0].name, std::string("image"));
     QCOMPARE(message.artifacts[0].media_type, std::string("image/png"));
