@@ -48,8 +48,7 @@ class ResultDeliveryTest : public QObject {
                           .values = peers,
                           .spans = spans_,
                           .clock = base::SystemClock()};
-    return DeliverResult(message, *cluster_->view().routing(), ways, base::Scaled(1s),
-                         deadline);
+    return DeliverResult(message, *cluster_->view().routing(), ways, base::Scaled(1s), deadline);
   }
   std::size_t Written(const message::Message& message) const {
     const auto spans = spans_.Find(message.header.uid);
