@@ -188,6 +188,7 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   if (open && hold) {
     // Committed() is not needed, because the record, which clients and peers see, has not changed.
     entry->held = true;
+    entry->held_since = shared_.clock.Now();
     return StoreOutcome::kHeld;
   }
   if (open) {

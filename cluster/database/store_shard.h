@@ -174,6 +174,7 @@ class StoreShard {
     bool known = false;     ///< Being restored: the `ended` hook is not called for it.
     bool lost = false;  ///< Clients of this database see LOST_ON_RESTART. Peers do not learn of it.
     bool held = false;  ///< `result` waits for Confirm. Only while kOpen.
+    base::MonotonicTime held_since{};
     bool counted = false;  ///< `result` counts against the budget.
     std::shared_ptr<const Artifacts> result;
     std::int64_t result_bytes = 0;
@@ -237,6 +238,7 @@ class StoreShard {
   void MarkFetched(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Expire(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepTimers(const JobStore::IsAlive& is_alive);
+  void EndHoldInTime(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);

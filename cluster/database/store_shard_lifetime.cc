@@ -10,6 +10,9 @@ namespace {
 
 using v1::Job;
 
+/// At its job's deadline, but not before this time, a hold ends by itself, whatever has become of
+/// whoever was to end it.
+constexpr base::Duration kLongestHold = std::chrono::minutes(1);
 /// Jobs that a sweep handles before it releases the lock.
 constexpr std::size_t kJobsAtOnce = 256;
 
@@ -68,10 +71,11 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
     seen = due.size();
     for (Timer* timer : due) {
       // Advance() has unset the timer. Each branch either erases the entry or sets the timer again
-      // in Committed(). Otherwise the job would stay here for ever. The end of a held job's hold
-      // sets its timer.
+      // in Committed(). Otherwise the job would stay here for ever.
       JobEntry& entry = *static_cast<JobEntry*>(timer);
-      if (entry.phase == Phase::kOpen) {
+      if (entry.held) {
+        EndHoldInTime(entry);
+      } else if (entry.phase == Phase::kOpen) {
         FailOverdue(entry, is_alive);
       } else if (entry.phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED) {
         Expire(entry);
@@ -97,6 +101,13 @@ bool StoreShard::ExpireResults() {
     }
   }
   return any;
+}
+
+// The deadline of a held job does not fail it: its work is done.
+void StoreShard::EndHoldInTime(JobEntry& entry) {
+  const base::MonotonicTime limit = entry.held_since + base::Scaled(kLongestHold);
+  if (shared_.clock.Now() >= limit) return Succeed(entry);
+  SetDue(limit, entry);
 }
 
 void StoreShard::FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive) {

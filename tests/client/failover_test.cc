@@ -53,7 +53,7 @@ class FailoverTest : public QObject {
     one.Follow(two.address());
     two.Follow(one.address());
     ClientOptions options = To({one.address(), two.address()});
-    options.timeout = milliseconds(300);
+    options.timeout = seconds(2);
     const auto cluster = Client(options).GetCluster();
     QCOMPARE(base::GetReason(cluster.status()).reason, std::string("NO_LEADER"));
     QVERIFY(absl::IsUnavailable(cluster.status()));

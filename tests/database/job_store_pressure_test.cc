@@ -163,6 +163,22 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(a.State(uid), Job::EXPIRED);
   }
 
+  void Hold_ThatNobodyEnds_EndsByItself() {
+    StoreFixture f;
+    const std::string uid = f.Create();
+    f.clock.Advance(90s);
+    f.Store(uid, "video", Kind::kResult, {.hold = true});
+    for (int second = 0; second < 59; ++second) {
+      f.clock.Advance(1s);
+      f.store.Sweep(EveryoneAlive);
+      QCOMPARE(f.State(uid), Job::QUEUED);
+    }
+    f.clock.Advance(1s);
+    f.store.Sweep(EveryoneAlive);
+    QCOMPARE(f.State(uid), Job::SUCCEEDED);
+    QVERIFY(f.store.FindArtifact(uid, "").ok());
+  }
+
   void Hold_EndsWithItsDeletion() {
     StoreFixture f;
     const std::string uid = f.Create();
