@@ -101,7 +101,8 @@ void DoAnything(JobStore& store, base::ManualClock& clock, std::mt19937& random,
       (void)store.List({});
       break;
     default:
-      if (pick(20) == 0) clock.Advance(pick(10) == 0 ? -2s : 1s);
+      if (pick(20) == 0) clock.Advance(1s);
+      if (pick(20) == 0) clock.StepWall(pick(2) == 0 ? -24h : 24h);
       store.Sweep(pick(2) == 0 ? JobStore::IsAlive() : EveryoneAlive);
   }
 }
@@ -142,11 +143,12 @@ class JobStorePressureTest : public QObject {
     StoreFixture a, b;
     const std::string uid = a.Create();
     b.store.Merge(std::vector{*a.store.Get(uid)});
+    a.clock.Advance(90s);
     a.Store(uid, "video", Kind::kResult, {.hold = true});
     b.Store(uid, "video", Kind::kReplica);
     QCOMPARE(b.State(uid), Job::SUCCEEDED);
     if (how == 0) {
-      a.clock.Advance(100s);
+      a.clock.Advance(10s);
       a.store.Sweep(EveryoneAlive);
     } else if (how == 1) {
       QVERIFY(a.store.Update(Cancel(uid)).ok());
