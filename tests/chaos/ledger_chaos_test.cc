@@ -31,9 +31,15 @@
 //   all, results up to 200 MiB, 2 minutes:
 //                         35  1573       1504    11  1 two_ends: CANCELLED, then SUCCEEDED
 //
-// So three things are not in this test yet: clock_jump, results above kLargestKib, and requests to
-// cancel. Faults of disks, shared memory and networks need root, so they are not in it either. What
-// is in it held in eight runs of eight seeds.
+// These figures are of the code before large results had two copies, lives ran on monotonic clocks,
+// and a held result kept other ends away. After that, with a fifth of the jobs cancelled:
+//   clock_jump, kill_database      24   323        285     0  none
+//   kill_database, up to 200 MiB    4   316        306     0  none
+//   this test's, up to 200 MiB     22   295        237    11  none
+//                                  17   279        243     5  none
+// A keeper that is killed between its answer to a cancellation and the copy of it still lets the job
+// end twice, so no job is cancelled here. Faults of disks, shared memory and networks need root, so
+// they are not in this test.
 #include <QtTest>
 #include <random>
 
@@ -46,8 +52,8 @@ namespace {
 /// What this test does to the cluster. Whoever mends what the table above shows widens it here.
 constexpr char kFaults[] =
     "kill_database,kill_instance,kill_proxy,kill_nodemanager,"
-    "stop_database,stop_instance,stop_proxy,stop_nodemanager";
-constexpr int kLargestKib = 256;
+    "stop_database,stop_instance,stop_proxy,stop_nodemanager,clock_jump";
+constexpr int kLargestKib = 200 << 10;
 constexpr int kCancelPercent = 0;
 
 }  // namespace
