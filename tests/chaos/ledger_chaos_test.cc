@@ -37,9 +37,9 @@
 //   kill_database, up to 200 MiB    4   316        306     0  none
 //   this test's, up to 200 MiB     22   295        237    11  none
 //                                  17   279        243     5  none
-// A keeper that is killed between its answer to a cancellation and the copy of it still lets the job
-// end twice, so no job is cancelled here. Faults of disks, shared memory and networks need root, so
-// they are not in this test.
+// A keeper that is killed between its answer to a cancellation and the copy of it still lets the
+// job end twice, so no job is cancelled here. Faults of disks, shared memory and networks need
+// root, so they are not in this test.
 #include <QtTest>
 #include <random>
 
