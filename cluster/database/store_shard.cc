@@ -239,15 +239,17 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
   }
   const std::string before = base::CanonicalBytes(entry->record);
   const std::string told = base::CanonicalBytes(theirs);
-  if (before != told) {
-    JobRecord joined = job::Join(entry->record, theirs);
-    const std::string after = base::CanonicalBytes(joined);
-    if (after != before) {
-      entry->record = std::move(joined);
-      Committed(*entry, CopyOf(theirs, left));
-    }
-    if (after != told) Notify(*entry, Change::kRecord);
+  if (before == told) {
+    SetPhase(*entry, CopyOf(theirs, left));
+    return true;
   }
+  JobRecord joined = job::Join(entry->record, theirs);
+  const std::string after = base::CanonicalBytes(joined);
+  if (after != before) {
+    entry->record = std::move(joined);
+    Committed(*entry, CopyOf(theirs, left));
+  }
+  if (after != told) Notify(*entry, Change::kRecord);
   return true;
 }
 
@@ -394,7 +396,7 @@ void StoreShard::NoteMissing(const JobEntry& entry) {
 void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   const Phase phase = PhaseOf(entry.record);
   const bool changed = phase != entry.phase;
-  if (phase != entry.phase) {
+  if (changed) {
     if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
     if (auto* const count = TombstonesOf(phase, shared_)) ++*count;
     entry.phase = phase;

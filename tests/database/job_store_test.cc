@@ -440,6 +440,21 @@ class JobStoreTest : public QObject {
     QCOMPARE(a.State(uid), Job::EXPIRED);
   }
 
+  // After a restart of its machine a database counts on from an old note. A peer's copy of the same
+  // record knows better.
+  void Merge_OfTheSameRecord_TakesTheLessTime() {
+    StoreFixture a, b;
+    const std::string uid = a.Create();
+    a.Store(uid, "video");
+    const std::vector uids{ToUid(uid)};
+    QVERIFY(b.store.Restore(a.store.Records(uids).front()));
+    a.clock.Advance(40s);
+    b.store.Merge(a.store.Records(uids));
+    b.clock.Advance(10s);
+    b.store.Sweep(EveryoneAlive);
+    QCOMPARE(b.State(uid), Job::EXPIRED);
+  }
+
   void List_IsNewestFirstFilteredAndPaged() {
     StoreFixture f;
     std::vector<std::string> uids;
