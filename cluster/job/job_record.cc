@@ -30,6 +30,7 @@ JobRecord Origin(const JobRecord& record) {
   job.clear_result();
   job.clear_timings();
   origin.clear_holders();
+  origin.clear_run();
   origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
@@ -51,9 +52,51 @@ JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
   return key(origin_b) < key(origin_a) ? std::move(origin_b) : std::move(origin_a);
 }
 
+// Holds the place of a node in a job's work; whatever else a holder has is joined.
+auto HolderKey(const v1::WorkHolder& holder) {
+  return std::tuple(holder.attempt(), holder.incarnation(), std::string_view(holder.node_id()));
+}
+
+// Joins two holders of one edge and run: the larger attempt wins, and what was told of one and the
+// same holder is united.
+v1::WorkHolder JoinHolder(const v1::WorkHolder& a, const v1::WorkHolder& b) {
+  if (HolderKey(a) != HolderKey(b)) return HolderKey(a) < HolderKey(b) ? b : a;
+  v1::WorkHolder joined = a;
+  joined.set_stage_index(std::max(a.stage_index(), b.stage_index()));
+  joined.set_successors(std::max(a.successors(), b.successors()));
+  joined.set_routing_epoch(std::max(a.routing_epoch(), b.routing_epoch()));
+  joined.set_begun(a.begun() || b.begun());
+  const auto keeper = [](const v1::WorkHolder& holder) {
+    return std::pair(holder.keeper_incarnation(), std::string_view(holder.keeper()));
+  };
+  if (keeper(a) < keeper(b)) {
+    joined.set_keeper(b.keeper());
+    joined.set_keeper_incarnation(b.keeper_incarnation());
+  }
+  return joined;
+}
+
+bool IsSameHolder(const v1::WorkHolder& a, const v1::WorkHolder& b) {
+  return base::CanonicalBytes(a) == base::CanonicalBytes(b);
+}
+
+// A larger run replaces what an older one has done.
+void BeginRun(std::uint64_t run, JobRecord& record) {
+  if (run <= record.run()) return;
+  record.set_run(run);
+  record.clear_holders();
+  record.clear_attempt();
+  Job& job = *record.mutable_job();
+  job.clear_stage();
+  job.clear_stage_index();
+  job.clear_step();
+  job.clear_steps();
+}
+
 auto PositionKey(const JobRecord& record) {
   const Job& job = record.job();
-  return std::tuple(record.attempt(), job.stage_index(), job.step(), job.steps(), job.stage());
+  return std::tuple(record.run(), record.attempt(), job.stage_index(), job.step(), job.steps(),
+                    job.stage());
 }
 
 // A record has one holder for each EdgeOf() and one timing for each PlaceOf(), sorted by it.
@@ -75,20 +118,17 @@ void SetExpiry(JobRecord& record) {
       FromTimestamp(record.job().end_time()) + std::chrono::seconds(record.result_ttl_s()));
 }
 
-// Keeps the holder with the larger attempt for each (stage, from), sorted by these. Equal attempts
-// are decided by the bytes, so that the order of the arguments does not matter.
+// Joins the holders of each (stage, from), sorted by these. Those of an older run do not count.
 void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
-  std::map<std::pair<std::string, std::string>, const v1::WorkHolder*> holders;
-  const auto key = [](const v1::WorkHolder& holder) {
-    return std::pair(holder.attempt(), base::CanonicalBytes(holder));
-  };
+  std::map<std::pair<std::string, std::string>, v1::WorkHolder> holders;
   for (const JobRecord* record : {&a, &b}) {
+    if (record->run() < joined.run()) continue;
     for (const v1::WorkHolder& holder : record->holders()) {
-      const v1::WorkHolder*& slot = holders[{holder.stage(), holder.from()}];
-      if (slot == nullptr || key(*slot) < key(holder)) slot = &holder;
+      const auto [slot, is_new] = holders.try_emplace({holder.stage(), holder.from()}, holder);
+      if (!is_new) slot->second = JoinHolder(slot->second, holder);
     }
   }
-  for (const auto& [edge, holder] : holders) *joined.add_holders() = *holder;
+  for (auto& [edge, holder] : holders) *joined.add_holders() = std::move(holder);
 }
 
 // Decides between endings of the same time. EXPIRED comes first, so that it replaces the SUCCEEDED
@@ -163,6 +203,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   Job& job = *joined.mutable_job();
 
   const JobRecord& position = PositionKey(a) < PositionKey(b) ? b : a;
+  joined.set_run(position.run());
   joined.set_attempt(position.attempt());
   job.set_stage(position.job().stage());
   job.set_stage_index(position.job().stage_index());
@@ -222,22 +263,25 @@ void Normalize(JobRecord& record) {
 }
 
 bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
-  bool news = false;
+  if (holder.run() < record.run()) return false;
+  bool news = holder.run() > record.run();
+  BeginRun(holder.run(), record);
   auto& holders = *record.mutable_holders();
   const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
   if (at != holders.end() && EdgeOf(*at) == EdgeOf(holder)) {
-    const auto key = [](const v1::WorkHolder& held) {
-      return std::pair(held.attempt(), base::CanonicalBytes(held));
-    };
-    news = at->attempt() < holder.attempt() || key(*at) < key(holder);
-    if (news) *at = holder;
+    v1::WorkHolder joined = JoinHolder(*at, holder);
+    if (!IsSameHolder(*at, joined)) {
+      *at = std::move(joined);
+      news = true;
+    }
   } else {
-    if (holders.size() >= kMaxHolders) return false;
+    if (holders.size() >= kMaxHolders) return news;
     Insert(holder, static_cast<int>(at - holders.begin()), holders);
     news = true;
   }
   Job& job = *record.mutable_job();
-  const std::tuple position(holder.attempt(), holder.stage_index(), step, steps, holder.stage());
+  const std::tuple position(holder.run(), holder.attempt(), holder.stage_index(), step, steps,
+                            holder.stage());
   if (!(PositionKey(record) < position)) return news;
   record.set_attempt(holder.attempt());
   job.set_stage(holder.stage());

@@ -24,6 +24,7 @@ bool IsTombstone(const v1::JobRecord& record);
 /// rules:
 ///   - What creation fixed: a complete record beats a record made up from a result, then the
 ///     older record wins.
+///   - The larger run wins, with who holds its work and where it is.
 ///   - Who holds the work: the larger attempt wins, for each (from, stage).
 ///   - Where the job is: the larger (attempt, stage_index, step) wins.
 ///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
@@ -39,7 +40,8 @@ v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 void Normalize(v1::JobRecord& record);
 
 /// Joins into the record that `holder` has the work and has done `step` of `steps`. Returns true
-/// when that is news. A record with kMaxHolders takes no further holder.
+/// when that is news. A record with kMaxHolders takes no further holder, and none takes one of an
+/// older run.
 bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
 

@@ -14,9 +14,10 @@ static_assert(std::endian::native == std::endian::little,
               "the header is little-endian and mapped as it is");
 
 inline constexpr std::array<char, 8> kMagic = {'O', 'N', 'E', 'P', 'I', 'E', 'C', 'E'};
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 /// The sizes of the NUL-padded text fields in bytes.
 inline constexpr std::size_t kNameBytes = 64;
+inline constexpr std::size_t kNodeBytes = 136;  ///< A node id has at most 128 bytes.
 
 struct WireHeader {
   std::array<char, 8> magic;
@@ -39,10 +40,14 @@ struct WireHeader {
   std::array<char, kNameBytes> stage;
   std::array<char, kNameBytes> sender;
   std::array<char, kNameBytes> from;
-  std::array<std::uint8_t, 32> reserved_end;  ///< 0.
+  std::array<char, kNodeBytes> keeper;
+  std::uint64_t keeper_incarnation;
+  std::uint64_t run;
+  std::uint32_t deaths;
+  std::array<std::uint8_t, 4> reserved_end;  ///< 0.
 };
 
-static_assert(sizeof(WireHeader) == 384 && std::is_trivially_copyable_v<WireHeader>);
+static_assert(sizeof(WireHeader) == 512 && std::is_trivially_copyable_v<WireHeader>);
 static_assert(std::has_unique_object_representations_v<WireHeader>,
               "no padding: every byte is checked");
 static_assert(offsetof(WireHeader, header_crc32c) == 12 &&
@@ -50,5 +55,6 @@ static_assert(offsetof(WireHeader, header_crc32c) == 12 &&
 static_assert(offsetof(WireHeader, kind) == 72 && offsetof(WireHeader, payload_bytes) == 80);
 static_assert(offsetof(WireHeader, app) == 96 && offsetof(WireHeader, sender) == 224 &&
               offsetof(WireHeader, from) == 288);
+static_assert(offsetof(WireHeader, keeper) == 352 && offsetof(WireHeader, run) == 496);
 
 }  // namespace onepiece::message

@@ -87,11 +87,11 @@ absl::Status CheckSha256(const std::string& name, const std::string& sha256) {
 
 // --- Encoding.
 
-absl::Status CopyText(std::string_view field, std::string_view text,
-                      std::array<char, kNameBytes>& out) {
-  if (text.size() >= kNameBytes || !base::IsUtf8(text) ||
+absl::Status CopyText(std::string_view field, std::string_view text, std::span<char> out) {
+  if (text.size() >= out.size() || !base::IsUtf8(text) ||
       text.find('\0') != std::string_view::npos) {
-    return Malformed(std::string(field) + " is not UTF-8 text of at most 63 bytes");
+    return Malformed(std::string(field) + " is not UTF-8 text of at most " +
+                     std::to_string(out.size() - 1) + " bytes");
   }
   std::ranges::copy(text, out.begin());
   return absl::OkStatus();
@@ -174,13 +174,17 @@ absl::StatusOr<WireHeader> FillHeader(const Header& header, base::MonotonicTime 
       std::clamp(header.deadline - now, base::Duration::zero(), kLongestTimeLeft).count();
   wire.sent_unix_ns = header.sent_time.time_since_epoch().count();
   wire.routing_epoch = header.routing_epoch;
+  wire.run = header.run;
   wire.attempt = header.attempt;
+  wire.deaths = header.deaths;
+  wire.keeper_incarnation = header.keeper_incarnation;
   wire.priority = header.priority;
   wire.kind = static_cast<std::uint8_t>(header.kind);
   ONEPIECE_RETURN_IF_ERROR(CopyText("app", header.app, wire.app));
   ONEPIECE_RETURN_IF_ERROR(CopyText("stage", header.stage, wire.stage));
   ONEPIECE_RETURN_IF_ERROR(CopyText("sender", header.sender, wire.sender));
   ONEPIECE_RETURN_IF_ERROR(CopyText("from", header.from, wire.from));
+  ONEPIECE_RETURN_IF_ERROR(CopyText("keeper", header.keeper, wire.keeper));
   return wire;
 }
 
@@ -237,8 +241,7 @@ absl::StatusOr<WireHeader> ReadHeader(std::span<const std::byte> bytes) {
   return wire;
 }
 
-absl::Status ReadText(std::string_view field, const std::array<char, kNameBytes>& text,
-                      std::string& out) {
+absl::Status ReadText(std::string_view field, std::span<const char> text, std::string& out) {
   const auto end = std::ranges::find(text, '\0');
   out.assign(text.begin(), end);
   const bool padded =
@@ -262,7 +265,10 @@ absl::Status ReadHeaderFields(const WireHeader& wire, base::MonotonicTime now, H
   const auto time = [](std::int64_t unix_ns) { return base::WallTime(base::Duration(unix_ns)); };
   header.kind = static_cast<Kind>(wire.kind);
   header.uid = base::Uid(wire.uid);
+  header.run = wire.run;
   header.attempt = wire.attempt;
+  header.deaths = wire.deaths;
+  header.keeper_incarnation = wire.keeper_incarnation;
   header.priority = wire.priority;
   header.routing_epoch = wire.routing_epoch;
   header.ingress_time = time(wire.ingress_unix_ns);
@@ -271,7 +277,8 @@ absl::Status ReadHeaderFields(const WireHeader& wire, base::MonotonicTime now, H
   ONEPIECE_RETURN_IF_ERROR(ReadText("app", wire.app, header.app));
   ONEPIECE_RETURN_IF_ERROR(ReadText("stage", wire.stage, header.stage));
   ONEPIECE_RETURN_IF_ERROR(ReadText("sender", wire.sender, header.sender));
-  return ReadText("from", wire.from, header.from);
+  ONEPIECE_RETURN_IF_ERROR(ReadText("from", wire.from, header.from));
+  return ReadText("keeper", wire.keeper, header.keeper);
 }
 
 // Only one layout is valid: each artifact starts at the first multiple of 64 after the one before,

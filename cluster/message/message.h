@@ -25,17 +25,25 @@ enum class Kind : std::uint8_t {
   kReplica = 3,  ///< A result that one database instance hands to its peer.
 };
 
-/// Stages copy the header from hop to hop. Only `kind`, `stage`, `from`, `attempt`,
-/// `routing_epoch`, `sent_time` and `sender` change.
+/// Stages copy the header from hop to hop. Only `kind`, `stage`, `from`, `attempt`, `deaths`,
+/// `keeper`, `routing_epoch`, `sent_time` and `sender` change.
 struct Header {
   Kind kind = Kind::kWork;
   base::Uid uid;
   std::string app;    ///< Application id, at most 63 bytes.
   std::string stage;  ///< The stage that runs next, at most 63 bytes; empty for results.
   std::string from;   ///< The stage that made the artifacts; empty for the job's inputs.
+  /// The number of the job's start. A larger number fences a smaller one.
+  std::uint64_t run = 0;
   /// Grows each time the work goes to another instance, because its consumer was declared dead or
   /// passed it on.
   std::uint32_t attempt = 0;
+  /// How many instances died while they computed this work.
+  std::uint32_t deaths = 0;
+  /// The node that keeps the work until its receiver has completed it, at most 128 bytes; empty
+  /// when nobody does. The receiver tells it.
+  std::string keeper;
+  std::uint64_t keeper_incarnation = 0;
   std::int32_t priority = 0;  ///< Higher first.
   std::uint64_t routing_epoch = 0;
   base::WallTime ingress_time{};  ///< When the proxy accepted the job. Only shown.

@@ -17,6 +17,9 @@ v1::WorkHolder HolderAt(const node::Routing& table, const message::Header& heade
   holder.set_stage_index(table.StageIndex(header.app, header.stage).value_or(0));
   holder.set_attempt(attempt);
   holder.set_from(header.from);
+  holder.set_run(header.run);
+  holder.set_keeper(header.keeper);
+  holder.set_keeper_incarnation(header.keeper_incarnation);
   // The last stage has no successors, but it hands its result on to a database.
   const auto next = table.GraphOf(header.app).Successors(header.stage).size();
   holder.set_successors(std::max(1, static_cast<int>(next)));

@@ -26,6 +26,7 @@ JobRecord RandomRecord(std::mt19937_64& random) {
   if (pick(3) > 0) record.set_fingerprint(pick(2) == 0 ? "f" : "g");
   if (pick(2) == 0) (*job.mutable_labels())["k" + std::to_string(pick(2))] = "v";
   record.set_result_ttl_s(10 + pick(2));
+  record.set_run(static_cast<unsigned>(pick(3)));
   for (int i = pick(4); i > 0; --i) {
     v1::WorkHolder& holder = *record.add_holders();
     holder.set_node_id("n" + std::to_string(pick(2)));
@@ -33,6 +34,11 @@ JobRecord RandomRecord(std::mt19937_64& random) {
     holder.set_stage_index(pick(2));
     holder.set_from(pick(2) == 0 ? "" : "s0");
     holder.set_attempt(static_cast<unsigned>(pick(2)));
+    holder.set_run(record.run());
+    holder.set_begun(pick(2) == 0);
+    holder.set_routing_epoch(static_cast<unsigned>(pick(2)));
+    if (pick(2) == 0) holder.set_keeper("n" + std::to_string(pick(3)));
+    holder.set_keeper_incarnation(static_cast<unsigned>(pick(2)));
   }
   record.set_attempt(static_cast<unsigned>(pick(2)));
   job.set_stage_index(pick(2));
@@ -128,8 +134,10 @@ class JobRecordTest : public QObject {
       v1::WorkHolder holder =
           Holder(pick(2) == 0 ? "" : "s0", "s" + std::to_string(pick(3)), pick(3),
                  "n" + std::to_string(pick(2)), static_cast<unsigned>(pick(3)));
+      holder.set_run(static_cast<unsigned>(pick(4)));
       JobRecord change = normal;
       change.clear_holders();
+      change.set_run(holder.run());
       *change.add_holders() = holder;
       change.set_attempt(holder.attempt());
       change.mutable_job()->set_stage(holder.stage());

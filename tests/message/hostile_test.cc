@@ -143,7 +143,7 @@ class HostileTest : public QObject {
     WireHeader header = ReadWire(SmallMessage());
     header.version = 1;
     ExpectMalformed(DecodeCopy(Seal(header, {}), Checksum::kVerify).status(),
-                    "format version 1; this program reads version 3");
+                    "format version 1; this program reads version 4");
   }
 
   void Decode_RefusesHeadersThatLie() {
@@ -158,7 +158,7 @@ class HostileTest : public QObject {
     expect("unknown kind", [](WireHeader& h) { h.kind = 0; });
     expect("unknown kind", [](WireHeader& h) { h.kind = 4; });
     expect("unknown flags", [](WireHeader& h) { h.flags = 1; });
-    expect("unknown flags", [](WireHeader& h) { h.reserved_end[31] = 1; });
+    expect("unknown flags", [](WireHeader& h) { h.reserved_end[3] = 1; });
     expect("table too long", [](WireHeader& h) { h.table_bytes = 0xffffffff; });
     expect("app is not", [](WireHeader& h) { h.app.fill('a'); });
     expect("stage is not", [](WireHeader& h) { h.stage[5] = 'a'; });
