@@ -93,7 +93,11 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
       values_(std::move(values)),
       disk_(std::make_unique<Disk>(options_.disk, clock)),
       replicator_(std::make_unique<Replicator>(
-          view, ReplicatorOptions{.node_id = options_.node_id, .copies = options_.copies}, clock)),
+          view,
+          ReplicatorOptions{.node_id = options_.node_id,
+                            .copies = options_.copies,
+                            .bytes_needed = options_.acknowledge == v1::RESULT_COPIES_ALL},
+          clock)),
       store_(std::make_unique<JobStore>(
           options_.store, clock,
           JobStoreHooks{
@@ -101,6 +105,8 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
                              const base::Uid& uid,
                              Change change) { replicator->Enqueue(uid, change); },
               .made = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
+              .settle = [replicator = replicator_.get()](
+                            const base::Uid& uid) { return replicator->Settle(uid); },
               .ended = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
               .forgotten = [disk = disk_.get()](const base::Uid& uid) { disk->Forget(uid); },
               .served =
@@ -221,8 +227,8 @@ void DatabaseNode::Take(const node::Received& received) {
 bool DatabaseNode::Wants(const base::Uid& uid) const {
   if (store_->FindResult(uid) != nullptr) return false;
   const std::vector<v1::JobRecord> records = store_->Records(std::vector{uid});
-  if (records.empty() || !job::IsTerminal(records[0].job().state())) return true;
-  return records[0].job().state() == v1::Job::SUCCEEDED && !job::IsTombstone(records[0]);
+  if (records.empty() || job::EndOf(records[0]) == v1::Job::STATE_UNSPECIFIED) return true;
+  return job::EndOf(records[0]) == v1::Job::SUCCEEDED && !job::IsTombstone(records[0]);
 }
 
 bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
@@ -332,7 +338,7 @@ void DatabaseNode::ExportMetrics() {
   counter("onepiece_replication_dropped_total", "Changes never replicated for want of room",
           replication.dropped);
   counter("onepiece_results_confirmed_alone_total",
-          "Held results that counted without a second copy", replicator_->confirmed_alone());
+          "Ends that counted before a second keeper had them", replicator_->confirmed_alone());
   const AntiEntropyStats compared = anti_entropy_->stats();
   counter("onepiece_replication_comparisons_total", "Times that a peer's jobs were compared with",
           compared.compared);

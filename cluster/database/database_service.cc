@@ -203,14 +203,20 @@ grpc::Status DatabaseService::PurgeResults(grpc::ServerContext*,
 
 grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
                                             const v1::ReplicateJobsRequest* request,
-                                            google::protobuf::Empty*) {
+                                            v1::ReplicateJobsResponse* response) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
   if (!request->cluster_id().empty()) {
     const absl::Status ours = anti_entropy_.CheckCluster(request->cluster_id());
     if (!ours.ok()) return rpc::ToGrpc(ours);
   }
   const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
-  store_.Merge(records);
+  replicator_.Receive(request->node_id(), records);
+  std::vector<base::Uid> asked;
+  for (const v1::JobRecord& record : records) {
+    const auto uid = base::Uid::Parse(record.job().uid());
+    if (uid.has_value() && record.has_proposed()) asked.push_back(*uid);
+  }
+  for (v1::JobRecord& record : store_.Records(asked)) *response->add_records() = std::move(record);
   return grpc::Status::OK;
 }
 

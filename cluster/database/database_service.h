@@ -68,7 +68,7 @@ class DatabaseService final
   grpc::Status PurgeResults(grpc::ServerContext* context, const v1::PurgeResultsRequest* request,
                             v1::PurgeResultsResponse* response) override;
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
-                             google::protobuf::Empty* response) override;
+                             v1::ReplicateJobsResponse* response) override;
   grpc::Status CompareJobs(grpc::ServerContext* context, const v1::CompareJobsRequest* request,
                            v1::CompareJobsResponse* response) override;
   grpc::Status SendJobs(grpc::ServerContext* context, const v1::SendJobsRequest* request,

@@ -143,6 +143,7 @@ bool JobStore::Restore(JobRecord record, const Artifacts& artifacts) {
   const auto uid = base::Uid::Parse(record.job().uid());
   if (!uid.has_value()) return false;
   const StoreShard::TimeLeft left = TimeLeftOf(record);
+  record.clear_proposed();  // Nobody waits for it any more.
   job::Normalize(record);
   using Restored = StoreShard::Restored;
   Restored restored = Restored::kNoRoom;

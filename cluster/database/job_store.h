@@ -57,11 +57,9 @@ class JobStore {
   /// results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
-  /// Ends the hold of a result that was kept with StoreMode::hold: its job has SUCCEEDED from now
-  /// on. While it is held, neither a deadline nor a cancellation ends the job here, because a peer
-  /// that has the copy may have told its client of the success. Returns false when nothing is held:
-  /// the result counts already, a peer's record or a deletion ended the job otherwise, or the job
-  /// is unknown.
+  /// Ends a job as its record proposes, or, when nothing is proposed and a result is kept with
+  /// StoreMode::hold, as SUCCEEDED. While a result is held or an end is proposed, no other end
+  /// comes from here; a peer may bring one. Returns false when the job has ended or is unknown.
   bool Confirm(const base::Uid& uid);
   /// Fails a job whose last stage delivered an unusable result.
   void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);

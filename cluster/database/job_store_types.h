@@ -65,6 +65,9 @@ struct JobStoreHooks {
   /// A record was made. Called again when the real record completes one that was made up from a
   /// result.
   std::function<void(const v1::JobRecord&)> made;
+  /// A job is about to end, as its record proposes. Returns whether another keeper is asked first;
+  /// JobStore::Confirm ends the job then. If not, it has ended.
+  std::function<bool(const base::Uid&)> settle;
   /// A job has ended. Called again when it becomes a tombstone.
   std::function<void(const v1::JobRecord&)> ended;
   std::function<void(const base::Uid&)> forgotten;

@@ -67,13 +67,14 @@ std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
   return uids;
 }
 
-Peer::Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store, Ways ways,
-           Failed failed, base::Clock& clock)
+Peer::Peer(const node::ClusterView& view, std::string self, PeerOptions options,
+           const JobStore& store, Ways ways, Events events, base::Clock& clock)
     : view_(view),
+      self_(std::move(self)),
       options_(std::move(options)),
       store_(store),
       ways_(ways),
-      failed_(std::move(failed)),
+      events_(std::move(events)),
       clock_(clock) {
   record_thread_ = std::jthread([this](const std::stop_token& stop) {
     Run(What::kRecord, kRecordsPerCall, stop,
@@ -96,7 +97,8 @@ void Peer::Stop() {
 
 void Peer::Enqueue(const base::Uid& uid, What what) {
   const base::MutexLock lock(mutex_);
-  if (!QueueOf(what).Add(uid, what == What::kUrgentResult)) ++stats_.dropped;
+  const bool urgent = what == What::kUrgentRecord || what == What::kUrgentResult;
+  if (!QueueOf(what).Add(uid, urgent)) ++stats_.dropped;
   changed_.NotifyAll();
 }
 
@@ -194,14 +196,19 @@ std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
   const auto flush = [&] {
     if (in_request.empty()) return;
     request.set_cluster_id(view_.cluster_id());
+    request.set_node_id(self_);
     const auto answer = rpc::Call(*stub_, &v1::DatabaseService::Stub::ReplicateJobs, request,
                                   options_.call_timeout);
     Note(endpoint, answer.ok());
     if (answer.ok()) {
-      const base::MutexLock lock(mutex_);
-      stats_.records_sent += in_request.size();
+      {
+        const base::MutexLock lock(mutex_);
+        stats_.records_sent += in_request.size();
+      }
+      events_.answered({answer->records().begin(), answer->records().end()});
     } else {
       again.insert(again.end(), in_request.begin(), in_request.end());
+      for (const base::Uid& uid : in_request) events_.failed(uid);
     }
     request.Clear();
     in_request.clear();
@@ -231,7 +238,7 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
       Note(endpoint, false);
       again.push_back(uid);
     }
-    failed_(uid);
+    events_.failed(uid);
   }
   return again;
 }

@@ -61,16 +61,25 @@ class Peer {
   };
   enum class What {
     kRecord,
+    kUrgentRecord,  ///< Sent before the other records, because somebody waits for the answer.
     kResult,
     kUrgentResult,  ///< Sent before the other results, because somebody waits for the copy.
   };
-  /// Called when a result could not be sent, on a thread of the peer. A result that was written
-  /// into the peer's ring or memory counts as sent; whether the peer stored it shows when the peer
-  /// sends its record.
+  /// Called when a record or a result could not be sent, on a thread of the peer. A result that was
+  /// written into the peer's ring or memory counts as sent; whether the peer stored it shows when
+  /// the peer sends its record.
   using Failed = std::function<void(const base::Uid&)>;
+  /// Called with what the peer answered about records whose end is proposed, on a thread of the
+  /// peer.
+  using Answered = std::function<void(std::vector<v1::JobRecord>)>;
+  struct Events {
+    Failed failed;
+    Answered answered;
+  };
 
-  Peer(const node::ClusterView& view, PeerOptions options, const JobStore& store, Ways ways,
-       Failed failed, base::Clock& clock);
+  /// `self` is the node id of this database.
+  Peer(const node::ClusterView& view, std::string self, PeerOptions options, const JobStore& store,
+       Ways ways, Events events, base::Clock& clock);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -106,7 +115,7 @@ class Peer {
   enum class Sent { kYes, kTryAgain, kNever };
 
   Queue& QueueOf(What what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return what == What::kRecord ? records_ : results_;
+    return what == What::kRecord || what == What::kUrgentRecord ? records_ : results_;
   }
   void Run(What what, std::size_t count, const std::stop_token& stop,
            const std::function<std::vector<base::Uid>(const v1::Endpoint&,
@@ -122,10 +131,11 @@ class Peer {
   void Note(const v1::Endpoint& endpoint, bool took);
 
   const node::ClusterView& view_;
+  const std::string self_;
   const PeerOptions options_;
   const JobStore& store_;
   const Ways ways_;
-  const Failed failed_;
+  const Events events_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/placement.h"
+#include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 namespace {
@@ -37,7 +38,7 @@ Replicator::Replicator(const node::ClusterView& cluster, ReplicatorOptions optio
 
 Replicator::~Replicator() { Stop(); }
 
-void Replicator::Start(const JobStore& store, Peer::Ways ways, Confirm confirm) {
+void Replicator::Start(JobStore& store, Peer::Ways ways, Confirm confirm) {
   store_ = &store;
   ways_.emplace(ways);
   confirm_ = std::move(confirm);
@@ -77,31 +78,67 @@ bool Replicator::CanCopy(const base::Uid& uid) {
          });
 }
 
-void Replicator::Hold(const base::Uid& uid) {
-  const std::shared_ptr<const View> view = CurrentView();
-  std::vector<std::pair<Peer*, bool>> targets;
-  if (view != nullptr) targets = TargetsOf(*view, uid);
+Replicator::Held Replicator::HeldBy(const View& view, const base::Uid& uid) const {
   Held held;
-  for (const auto& [peer, alive] : targets) {
+  for (const auto& [peer, alive] : TargetsOf(view, uid)) {
     if (alive && peer->Answers()) held.missing.insert(peer->node_id());
   }
-  {
-    const base::MonotonicTime now = clock_.Now();
-    const base::MutexLock lock(mutex_);
-    held.since = now;
-    if (held.missing.empty()) {
-      held.until = now;
-      due_.emplace_front(held.until, uid);
-    } else {
-      held.until = now + base::Scaled(options_.confirm_timeout);
-      due_.emplace_back(held.until, uid);
-    }
-    held_[uid] = held;
-    changed_.NotifyAll();
+  held.since = clock_.Now();
+  held.until = held.since;
+  if (!held.missing.empty()) held.until += base::Scaled(options_.confirm_timeout);
+  return held;
+}
+
+void Replicator::Await(const base::Uid& uid, Held held) {
+  if (held.missing.empty()) {
+    due_.emplace_front(held.until, uid);
+  } else {
+    due_.emplace_back(held.until, uid);
   }
-  for (const auto& [peer, alive] : targets) {
+  held_[uid] = std::move(held);
+  changed_.NotifyAll();
+}
+
+void Replicator::Hold(const base::Uid& uid) {
+  const std::shared_ptr<const View> view = CurrentView();
+  const Held held = view == nullptr
+                        ? Held{.missing = {}, .since = clock_.Now(), .until = clock_.Now()}
+                        : HeldBy(*view, uid);
+  {
+    const base::MutexLock lock(mutex_);
+    Await(uid, held);
+  }
+  if (view == nullptr) return;
+  for (const auto& [peer, alive] : TargetsOf(*view, uid)) {
     peer->Enqueue(uid, held.missing.contains(peer->node_id()) ? Peer::What::kUrgentResult
                                                               : Peer::What::kResult);
+  }
+}
+
+bool Replicator::Settle(const base::Uid& uid) {
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return false;
+  const Held held = HeldBy(*view, uid);
+  if (held.missing.empty()) return false;
+  {
+    const base::MutexLock lock(mutex_);
+    Await(uid, held);
+  }
+  for (const std::string& node_id : held.missing)
+    view->peers.at(node_id)->Enqueue(uid, Peer::What::kUrgentRecord);
+  return true;
+}
+
+void Replicator::Receive(const std::string& node_id, std::span<const v1::JobRecord> records) {
+  store_->Merge(records);
+  for (const v1::JobRecord& theirs : records) {
+    const auto uid = base::Uid::Parse(theirs.job().uid());
+    if (!uid.has_value() || !Waits(node_id, *uid)) continue;
+    const std::vector<v1::JobRecord> ours = store_->Records(std::vector{*uid});
+    if (ours.empty() || !job::SameEnd(ours.front(), theirs)) continue;
+    const bool lacks_bytes =
+        options_.bytes_needed && !theirs.has_bytes() && job::EndOf(theirs) == v1::Job::SUCCEEDED;
+    if (!lacks_bytes && TakeOff(node_id, *uid)) (void)confirm_(*uid);
   }
 }
 
@@ -165,8 +202,10 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
       continue;
     }
     view->peers[id] = std::make_shared<Peer>(
-        cluster_, PeerOptions{.node_id = id}, *store_, *ways_,
-        [this, id](const base::Uid& uid) { Failed(id, uid); }, clock_);
+        cluster_, options_.node_id, PeerOptions{.node_id = id}, *store_, *ways_,
+        Peer::Events{.failed = [this, id](const base::Uid& uid) { Failed(id, uid); },
+                     .answered = [this, id](const auto& records) { Receive(id, records); }},
+        clock_);
   }
   view->known = view->alive;
   for (const auto& [id, peer] : view->peers) {
@@ -193,19 +232,27 @@ std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
   return targets;
 }
 
-void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
-  {
-    const base::MutexLock lock(mutex_);
-    const auto found = held_.find(uid);
-    if (found == held_.end()) return;
-    found->second.missing.erase(node_id);
-    if (!found->second.missing.empty()) return;
-    held_.erase(found);
-  }
-  (void)ConfirmAlone(uid);
+bool Replicator::Waits(const std::string& node_id, const base::Uid& uid) {
+  const base::MutexLock lock(mutex_);
+  const auto found = held_.find(uid);
+  return found != held_.end() && found->second.missing.contains(node_id);
 }
 
-// If a peer confirmed its copy before, the job has succeeded already and Confirm returns false.
+// Returns whether it was the last one that was waited for.
+bool Replicator::TakeOff(const std::string& node_id, const base::Uid& uid) {
+  const base::MutexLock lock(mutex_);
+  const auto found = held_.find(uid);
+  if (found == held_.end() || found->second.missing.erase(node_id) == 0) return false;
+  if (!found->second.missing.empty()) return false;
+  held_.erase(found);
+  return true;
+}
+
+void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
+  if (TakeOff(node_id, uid)) (void)ConfirmAlone(uid);
+}
+
+// If a peer agreed before, the job has ended already and Confirm returns false.
 bool Replicator::ConfirmAlone(const base::Uid& uid) {
   if (!confirm_(uid)) return false;
   ++confirmed_alone_;
@@ -242,7 +289,7 @@ std::vector<std::pair<base::Uid, Replicator::Held>> Replicator::TakeOverdue() {
   return over;
 }
 
-// Confirms a held result when its time is over.
+// Confirms an end when its time is over.
 void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
   if (!ConfirmAlone(uid) || held.missing.empty()) return;
   const std::shared_ptr<const View> view = CurrentView();
@@ -253,7 +300,7 @@ void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
   for (const std::string& node_id : held.missing) {
     const auto peer = view->peers.find(node_id);
     if (peer == view->peers.end() || !would_hear) continue;
-    spdlog::warn("op=replicate uid={} peer={} it did not say in time that it has the result",
+    spdlog::warn("op=replicate uid={} peer={} it did not agree to the job's end in time",
                  uid.ToString(), node_id);
     peer->second->Distrust();
     peer->second->Enqueue(uid, Peer::What::kResult);

@@ -1,5 +1,5 @@
-// Replicator: keeps the other keepers of every job up to date, and confirms a result when it has
-// all copies that it can have now.
+// Replicator: keeps the other keepers of every job up to date, and confirms the end of a job when
+// all of them that answer know it, and a result when it has all copies that it can have now.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -31,7 +32,10 @@ namespace onepiece::database {
 struct ReplicatorOptions {
   std::string node_id;  ///< This database, which is never a peer.
   int copies = 2;       ///< Copies of each job, this database's included.
-  /// How long a peer may take to confirm that it has a result. Then it counts as away. Scaled.
+  /// A peer agrees to a success only when it has the result too.
+  bool bytes_needed = true;
+  /// How long a peer may take to agree to an end, or to confirm that it has a result. Then it
+  /// counts as away. Scaled.
   base::Duration confirm_timeout = std::chrono::seconds(2);
   /// How long a result is held while its copy is still being sent. Scaled.
   base::Duration hold_limit = std::chrono::seconds(20);
@@ -46,13 +50,13 @@ struct ReplicatorOptions {
 /// remembered for at most hold_limit.
 ///
 /// Ownership: owns its peers and a thread. Borrows the store and the ways from Start() to Stop().
-/// Threading: thread-safe. Enqueue and Hold may be called under the store's locks.
-/// Blocking: Enqueue and Hold never wait. Stop waits for the calls in progress.
+/// Threading: thread-safe. Enqueue, Hold and Settle may be called under the store's locks.
+/// Blocking: Enqueue, Hold and Settle never wait. Stop waits for the calls in progress.
 class Replicator {
  public:
   static constexpr std::size_t kMaxPeers = 64;
-  /// Confirms a held result (JobStore::Confirm). Called on a thread of the replicator when no more
-  /// copies can be made now.
+  /// Confirms the end of a job (JobStore::Confirm). Called on a thread of the replicator or of
+  /// Receive, when no other keeper has to be asked any more.
   using Confirm = std::function<bool(const base::Uid&)>;
 
   Replicator(const node::ClusterView& cluster, ReplicatorOptions options,
@@ -61,7 +65,7 @@ class Replicator {
   Replicator(const Replicator&) = delete;
   Replicator& operator=(const Replicator&) = delete;
 
-  void Start(const JobStore& store, Peer::Ways ways, Confirm confirm);
+  void Start(JobStore& store, Peer::Ways ways, Confirm confirm);
   void Stop();
 
   /// Sends a change to the job's keepers. The store's `changed` hook calls it. Before Start() it
@@ -75,6 +79,13 @@ class Replicator {
   /// confirm_timeout has passed since its copy was sent. A keeper that was silent until then gets a
   /// hint.
   void Hold(const base::Uid& uid);
+  /// Asks the other keepers that answer whether they agree to the end that the job's record
+  /// proposes, and confirms it when all of them do (Receive), or when they are silent for
+  /// confirm_timeout. Returns false when there is nobody to ask. A further call asks all of them
+  /// again.
+  bool Settle(const base::Uid& uid);
+  /// Joins what a peer knows into the store, and notes to which ends it agrees by that.
+  void Receive(const std::string& node_id, std::span<const v1::JobRecord> records);
   /// Sends a change to one peer, whether it is a keeper of the job or not. Does nothing when there
   /// is no such peer.
   void EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change);
@@ -84,7 +95,7 @@ class Replicator {
   /// Returns the sums over all peers.
   [[nodiscard]] PeerStats stats() const;
   [[nodiscard]] std::vector<v1::DatabasePeer> peers();
-  /// Returns how many held results counted without a second copy.
+  /// Returns how many ends counted, and held results, before a second keeper had them.
   [[nodiscard]] std::uint64_t confirmed_alone() const { return confirmed_alone_; }
 
  private:
@@ -96,7 +107,7 @@ class Replicator {
     std::map<std::string, std::shared_ptr<Peer>> peers;
   };
   struct Held {
-    std::set<std::string> missing;  ///< Peers that may yet confirm that they have it.
+    std::set<std::string> missing;  ///< Peers that may yet agree, or confirm that they have it.
     base::MonotonicTime since;
     base::MonotonicTime until;
     bool sending = false;  ///< Its copy was still being sent when it was last looked at.
@@ -109,6 +120,10 @@ class Replicator {
   /// Returns the peers that should be told of a job, each with whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
+  bool Waits(const std::string& node_id, const base::Uid& uid);
+  bool TakeOff(const std::string& node_id, const base::Uid& uid);
+  Held HeldBy(const View& view, const base::Uid& uid) const;
+  void Await(const base::Uid& uid, Held held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ConfirmAlone(const base::Uid& uid);
   std::vector<std::pair<base::Uid, Held>> TakeOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayWaitLonger(const base::Uid& uid, Held& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -120,7 +135,7 @@ class Replicator {
   const ReplicatorOptions options_;
   base::Clock& clock_;
   // Start sets these three before `running_`, and nobody changes them afterwards.
-  const JobStore* store_ = nullptr;
+  JobStore* store_ = nullptr;
   std::optional<Peer::Ways> ways_;
   Confirm confirm_;
   std::atomic<std::uint64_t> confirmed_alone_{0};

@@ -141,12 +141,13 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
     // zero again.
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
-    // The work of a held job is done. Another keeper may have told its client so already.
-    if (!entry->held && (request.cancelled() || request.has_failed())) {
-      const Job::State end = request.cancelled() ? Job::CANCELLED : Job::FAILED;
-      if (end == Job::FAILED) *entry->record.mutable_job()->mutable_error() = request.failed();
-      job::SetEnd(end, shared_.clock.WallNow(), entry->record);
-      news = true;
+    // The work of a held job is done.
+    if (!IsEnding(*entry) && (request.cancelled() || request.has_failed())) {
+      v1::JobEnd end;
+      end.set_state(request.cancelled() ? Job::CANCELLED : Job::FAILED);
+      if (!request.cancelled()) *end.mutable_error() = request.failed();
+      ProposeEnd(std::move(end), *entry);
+      return View(*entry);
     }
   }
   if (news) {
@@ -167,17 +168,18 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
     Notify(*entry, Change::kRecord);
   }
   const bool open = entry->phase == Phase::kOpen;
-  // After a job has ended, only a copy of the result that won is still of use.
-  const bool wanted =
-      entry->result == nullptr &&
-      (open || (entry->phase == Phase::kEnded && entry->record.job().state() == Job::SUCCEEDED &&
-                AreResultOf(entry->record, bundle.artifacts)));
+  const bool proposed = entry->record.has_proposed();
+  // After an end is known, only a copy of the result that won is still of use.
+  const bool wanted = entry->result == nullptr &&
+                      ((open && !proposed) || (entry->phase <= Phase::kEnded &&
+                                               job::EndOf(entry->record) == Job::SUCCEEDED &&
+                                               AreResultOf(entry->record, bundle.artifacts)));
   if (!wanted) {
     // The result is held until a peer has a copy. A peer that sends this very result has one.
-    if (entry->held && kind == message::Kind::kReplica &&
+    if (entry->held && !proposed && kind == message::Kind::kReplica &&
         std::ranges::equal(*entry->result, bundle.artifacts, SameArtifact, &StoredArtifact::info,
                            &StoredArtifact::info)) {
-      Succeed(*entry);
+      ProposeSuccess(*entry);
     }
     ++shared_.late_results;
     return StoreOutcome::kLate;
@@ -185,14 +187,16 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   if (!shared_.result_bytes.Take(bundle.total_bytes)) return StoreOutcome::kFull;
   Attach(*entry, std::make_shared<const Artifacts>(bundle.artifacts), bundle.total_bytes, true);
   ++shared_.stored;
-  if (open && hold) {
+  if (open && !proposed && hold) {
     // Committed() is not needed, because the record, which clients and peers see, has not changed.
     entry->held = true;
-    entry->held_since = shared_.clock.Now();
+    entry->ending_since = shared_.clock.Now();
     return StoreOutcome::kHeld;
   }
-  if (open) {
-    Succeed(*entry);
+  if (open && !proposed) {
+    ProposeSuccess(*entry);
+  } else if (open) {
+    AskKeepers(*entry);  // They are told that the bytes are here.
   } else {
     entry->lost = false;
     Committed(*entry);
@@ -218,8 +222,8 @@ void StoreShard::Refuse(const ResultBundle& bundle, message::Kind kind) {
 bool StoreShard::Confirm(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
   JobEntry* const entry = Find(uid);
-  if (entry == nullptr || !entry->held) return false;
-  Succeed(*entry);
+  if (entry == nullptr || !IsEnding(*entry)) return false;
+  End(*entry);
   return true;
 }
 
@@ -235,7 +239,10 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
   if (entry == nullptr) {
     if (IsOver(theirs, left)) return true;
     JobRecord record = theirs;
-    return Insert(uid, record, left) != nullptr;  // No Notify: its sender has the record.
+    JobEntry* const made = Insert(uid, record, left);
+    if (made == nullptr) return false;
+    if (made->record.has_proposed()) AskKeepers(*made);
+    return true;  // No Notify: its sender has the record.
   }
   const std::string before = base::CanonicalBytes(entry->record);
   const std::string told = base::CanonicalBytes(theirs);
@@ -246,8 +253,15 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
   JobRecord joined = job::Join(entry->record, theirs);
   const std::string after = base::CanonicalBytes(joined);
   if (after != before) {
+    const bool other_end = joined.has_proposed() && !job::SameEnd(joined, entry->record);
     entry->record = std::move(joined);
+    // Another result won. Its bytes are where it was proposed.
+    if (other_end && entry->result != nullptr && job::EndOf(entry->record) == Job::SUCCEEDED &&
+        !AreResultOf(entry->record, *entry->result)) {
+      DropBytes(*entry);
+    }
     Committed(*entry, CopyOf(theirs, left));
+    if (other_end) AskKeepers(*entry);
   }
   if (after != told) Notify(*entry, Change::kRecord);
   return true;
@@ -293,8 +307,9 @@ void StoreShard::MarkLost(base::MonotonicTime since, const JobStore::Filter& fil
 }
 
 bool StoreShard::AreResultOf(const JobRecord& record, const Artifacts& artifacts) {
-  return std::ranges::equal(record.job().result().artifacts(), artifacts, SameArtifact, {},
-                            &StoredArtifact::info);
+  const auto& named =
+      record.has_proposed() ? record.proposed().artifacts() : record.job().result().artifacts();
+  return std::ranges::equal(named, artifacts, SameArtifact, {}, &StoredArtifact::info);
 }
 
 StoreShard::JobEntry* StoreShard::Find(const base::Uid& uid) const {
@@ -469,12 +484,37 @@ void StoreShard::DropBytes(JobEntry& entry) {
   entry.streamed.clear();
 }
 
+// The other keepers of an open job are asked before anybody is told of its end.
+void StoreShard::ProposeEnd(v1::JobEnd end, JobEntry& entry) {
+  *end.mutable_end_time() = job::ToTimestamp(shared_.clock.WallNow());
+  *entry.record.mutable_proposed() = std::move(end);
+  AskKeepers(entry);
+}
+
 // Ends an open job whose result is here.
-void StoreShard::Succeed(JobEntry& entry) {
-  auto& artifacts = *entry.record.mutable_job()->mutable_result()->mutable_artifacts();
-  artifacts.Clear();
-  for (const StoredArtifact& artifact : *entry.result) *artifacts.Add() = artifact.info;
-  job::SetEnd(Job::SUCCEEDED, shared_.clock.WallNow(), entry.record);
+void StoreShard::ProposeSuccess(JobEntry& entry) {
+  v1::JobEnd end;
+  end.set_state(Job::SUCCEEDED);
+  for (const StoredArtifact& artifact : *entry.result) *end.add_artifacts() = artifact.info;
+  ProposeEnd(std::move(end), entry);
+}
+
+void StoreShard::AskKeepers(JobEntry& entry) {
+  if (!shared_.hooks.settle || !shared_.hooks.settle(entry.uid)) return End(entry);
+  entry.ending_since = shared_.clock.Now();
+  Committed(entry);
+  Notify(entry, Change::kRecord);
+}
+
+// Ends a job that is held or whose end is proposed. Its clients may be told.
+void StoreShard::End(JobEntry& entry) {
+  if (!entry.record.has_proposed()) {
+    v1::JobEnd& end = *entry.record.mutable_proposed();
+    end.set_state(Job::SUCCEEDED);
+    *end.mutable_end_time() = job::ToTimestamp(shared_.clock.WallNow());
+    for (const StoredArtifact& artifact : *entry.result) *end.add_artifacts() = artifact.info;
+  }
+  job::SettleEnd(entry.record);
   Committed(entry);
   Notify(entry, Change::kRecord);
 }

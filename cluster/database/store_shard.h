@@ -119,7 +119,7 @@ class StoreShard {
   /// Returns the job as clients see it, and calls Watches::Changed at its next change.
   absl::StatusOr<JobRevision> Watch(const base::Uid& uid);
   /// Returns the record as peers should hold it, or nullopt when the job is not here. A deleted
-  /// job's record is here.
+  /// job's record is here. Held bytes count as has_bytes.
   std::optional<v1::JobRecord> Record(const base::Uid& uid) const;
 
   /// Takes the job as recorded, and its state as clients see it, which may be kExpired or lost by
@@ -174,8 +174,8 @@ class StoreShard {
     bool known = false;     ///< Being restored: the `ended` hook is not called for it.
     bool lost = false;  ///< Clients of this database see LOST_ON_RESTART. Peers do not learn of it.
     bool held = false;  ///< `result` waits for Confirm. Only while kOpen.
-    base::MonotonicTime held_since{};
-    bool counted = false;  ///< `result` counts against the budget.
+    base::MonotonicTime ending_since{};  ///< Since when it is held, or an end is proposed.
+    bool counted = false;                ///< `result` counts against the budget.
     std::shared_ptr<const Artifacts> result;
     std::int64_t result_bytes = 0;
     const Artifacts* served = nullptr;  ///< The last argument of the `served` hook; never read.
@@ -231,14 +231,20 @@ class StoreShard {
               bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropBytes(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveBytesBack(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Succeed(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ProposeEnd(v1::JobEnd end, JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ProposeSuccess(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AskKeepers(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] static bool IsEnding(const JobEntry& entry) {
+    return entry.held || entry.record.has_proposed();
+  }
   void Erase(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(JobEntry& entry, const std::string& reason, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkFetched(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Expire(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SweepTimers(const JobStore::IsAlive& is_alive);
-  void EndHoldInTime(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndInTime(JobEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);

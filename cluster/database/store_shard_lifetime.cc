@@ -10,8 +10,8 @@ namespace {
 
 using v1::Job;
 
-/// At its job's deadline, but not before this time, a hold ends by itself, whatever has become of
-/// whoever was to end it.
+/// At its job's deadline, but not before this time, a hold or a proposed end ends by itself,
+/// whatever has become of whoever was to end it.
 constexpr base::Duration kLongestHold = std::chrono::minutes(1);
 /// Jobs that a sweep handles before it releases the lock.
 constexpr std::size_t kJobsAtOnce = 256;
@@ -73,8 +73,8 @@ void StoreShard::SweepTimers(const JobStore::IsAlive& is_alive) {
       // Advance() has unset the timer. Each branch either erases the entry or sets the timer again
       // in Committed(). Otherwise the job would stay here for ever.
       JobEntry& entry = *static_cast<JobEntry*>(timer);
-      if (entry.held) {
-        EndHoldInTime(entry);
+      if (IsEnding(entry)) {
+        EndInTime(entry);
       } else if (entry.phase == Phase::kOpen) {
         FailOverdue(entry, is_alive);
       } else if (entry.phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED) {
@@ -103,10 +103,10 @@ bool StoreShard::ExpireResults() {
   return any;
 }
 
-// The deadline of a held job does not fail it: its work is done.
-void StoreShard::EndHoldInTime(JobEntry& entry) {
-  const base::MonotonicTime limit = entry.held_since + base::Scaled(kLongestHold);
-  if (shared_.clock.Now() >= limit) return Succeed(entry);
+// The deadline of a job that is about to end does not fail it.
+void StoreShard::EndInTime(JobEntry& entry) {
+  const base::MonotonicTime limit = entry.ending_since + base::Scaled(kLongestHold);
+  if (shared_.clock.Now() >= limit) return End(entry);
   SetDue(limit, entry);
 }
 
@@ -140,7 +140,7 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
 
 void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive,
                                 base::MonotonicTime now) {
-  if (entry.held) return;  // Its work is done: the result is here.
+  if (IsEnding(entry)) return;
   std::map<HolderKey, base::MonotonicTime> missing;
   std::string lost;
   for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
@@ -155,16 +155,14 @@ void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_ali
 }
 
 void StoreShard::Fail(JobEntry& entry, const std::string& reason, const std::string& message) {
-  // Another keeper may have told its client already that a held job has succeeded.
-  if (entry.held || job::IsTerminal(entry.record.job().state())) return;
-  v1::JobError& error = *entry.record.mutable_job()->mutable_error();
-  error.set_reason(reason);
-  error.set_message(message);
-  job::SetEnd(Job::FAILED, shared_.clock.WallNow(), entry.record);
+  if (IsEnding(entry) || job::IsTerminal(entry.record.job().state())) return;
   if (reason == "LOST") ++shared_.lost;
   if (reason == "DEADLINE_EXCEEDED") ++shared_.deadline_exceeded;
-  Committed(entry);
-  Notify(entry, Change::kRecord);
+  v1::JobEnd end;
+  end.set_state(Job::FAILED);
+  end.mutable_error()->set_reason(reason);
+  end.mutable_error()->set_message(message);
+  ProposeEnd(std::move(end), entry);
 }
 
 void StoreShard::MarkFetched(JobEntry& entry) {

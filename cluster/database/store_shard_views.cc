@@ -71,7 +71,10 @@ absl::StatusOr<JobRevision> StoreShard::Watch(const base::Uid& uid) {
 std::optional<JobRecord> StoreShard::Record(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
   const JobEntry* const entry = Find(uid);
-  return entry == nullptr ? std::nullopt : std::optional(WithTimeLeft(*entry));
+  if (entry == nullptr) return std::nullopt;
+  JobRecord record = WithTimeLeft(*entry);
+  record.set_has_bytes(entry->result != nullptr);
+  return record;
 }
 
 std::vector<AgeKey> StoreShard::Positions(const AgeKey& after, std::size_t limit,

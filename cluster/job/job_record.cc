@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -31,6 +32,7 @@ JobRecord Origin(const JobRecord& record) {
   job.clear_timings();
   origin.clear_holders();
   origin.clear_run();
+  origin.clear_proposed();
   origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
@@ -131,8 +133,6 @@ void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
   for (auto& [edge, holder] : holders) *joined.add_holders() = std::move(holder);
 }
 
-// Decides between endings of the same time. EXPIRED comes first, so that it replaces the SUCCEEDED
-// whose end time it keeps.
 int EndRank(Job::State state) {
   switch (state) {
     case Job::EXPIRED:
@@ -146,32 +146,56 @@ int EndRank(Job::State state) {
   }
 }
 
-// Returns how a job ended, without `fetched` and `evicted`, which are joined on their own.
-Job Ending(const JobRecord& record) {
-  Job ending;
-  ending.set_state(record.job().state());
-  *ending.mutable_end_time() = record.job().end_time();
-  if (record.job().has_error()) *ending.mutable_error() = record.job().error();
-  *ending.mutable_result()->mutable_artifacts() = record.job().result().artifacts();
-  return ending;
+bool HasEnded(const JobRecord& record) { return IsTerminal(record.job().state()); }
+
+// Returns how a job ended or is about to end, without `fetched` and `evicted`, which are joined on
+// their own.
+std::optional<v1::JobEnd> EndingOf(const JobRecord& record) {
+  v1::JobEnd end;
+  if (!HasEnded(record)) {
+    if (!IsTerminal(record.proposed().state())) return std::nullopt;
+    end = record.proposed();
+    (void)end.mutable_end_time();
+    return end;
+  }
+  end.set_state(record.job().state());
+  *end.mutable_end_time() = record.job().end_time();
+  if (record.job().has_error()) *end.mutable_error() = record.job().error();
+  *end.mutable_artifacts() = record.job().result().artifacts();
+  return end;
 }
 
-Job JoinEndings(const JobRecord& a, const JobRecord& b) {
-  const bool a_ended = IsTerminal(a.job().state());
-  const bool b_ended = IsTerminal(b.job().state());
-  if (!a_ended && !b_ended) {
-    Job running;
-    running.set_state(std::max(a.job().state(), b.job().state()));
-    return running;
+void SetEnding(v1::JobEnd end, JobRecord& record) {
+  Job& job = *record.mutable_job();
+  job.set_state(end.state());
+  *job.mutable_end_time() = end.end_time();
+  SetExpiry(record);
+  if (end.has_error()) *job.mutable_error() = std::move(*end.mutable_error());
+  if (end.artifacts_size() > 0)
+    *job.mutable_result()->mutable_artifacts() = std::move(*end.mutable_artifacts());
+}
+
+// Orders ends, the winner first. No time decides between different ones.
+auto EndKey(v1::JobEnd end) {
+  const google::protobuf::Timestamp time = end.end_time();
+  end.clear_end_time();
+  return std::tuple(EndRank(end.state()), base::CanonicalBytes(end), FromTimestamp(time));
+}
+
+v1::JobEnd JoinEnds(std::optional<v1::JobEnd> a, std::optional<v1::JobEnd> b) {
+  if (!a.has_value() || !b.has_value()) return std::move(a.has_value() ? *a : *b);
+  return EndKey(*b) < EndKey(*a) ? *std::move(b) : *std::move(a);
+}
+
+void JoinEndings(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
+  if (HasEnded(a) || HasEnded(b)) {
+    return SetEnding(JoinEnds(HasEnded(a) ? EndingOf(a) : std::nullopt,
+                              HasEnded(b) ? EndingOf(b) : std::nullopt),
+                     joined);
   }
-  if (a_ended != b_ended) return Ending(a_ended ? a : b);
-  Job ending_a = Ending(a);
-  Job ending_b = Ending(b);
-  const auto key = [](const Job& ending) {
-    return std::tuple(FromTimestamp(ending.end_time()), EndRank(ending.state()),
-                      base::CanonicalBytes(ending));
-  };
-  return key(ending_b) < key(ending_a) ? std::move(ending_b) : std::move(ending_a);
+  joined.mutable_job()->set_state(std::max(a.job().state(), b.job().state()));
+  const std::optional<v1::JobEnd> end_a = EndingOf(a), end_b = EndingOf(b);
+  if (end_a.has_value() || end_b.has_value()) *joined.mutable_proposed() = JoinEnds(end_a, end_b);
 }
 
 void JoinTimings(const Job& a, const Job& b, Job& joined) {
@@ -212,16 +236,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
 
   JoinHolders(a, b, joined);
 
-  Job ending = JoinEndings(a, b);
-  job.set_state(ending.state());
-  if (IsTerminal(ending.state())) {
-    *job.mutable_end_time() = ending.end_time();
-    SetExpiry(joined);
-    if (ending.has_error()) *job.mutable_error() = std::move(*ending.mutable_error());
-    if (ending.result().artifacts_size() > 0) {
-      *job.mutable_result()->mutable_artifacts() = ending.result().artifacts();
-    }
-  }
+  JoinEndings(a, b, joined);
   if (a.job().result().fetched() || b.job().result().fetched()) {
     job.mutable_result()->set_fetched(true);
   }
@@ -251,8 +266,10 @@ void Normalize(JobRecord& record) {
   if (IsTerminal(job.state())) {
     (void)job.mutable_end_time();  // Joining leaves the epoch where the end time is not known.
     SetExpiry(record);
+    record.clear_proposed();
     if (job.result().artifacts().empty()) job.clear_result();
   } else {
+    if (!IsTerminal(record.proposed().state())) record.clear_proposed();
     job.clear_error();
     job.clear_end_time();
     job.clear_expire_time();
@@ -310,9 +327,28 @@ void SetTimeLimit(base::Duration limit, base::WallTime now, JobRecord& record) {
 }
 
 void SetEnd(Job::State state, base::WallTime now, JobRecord& record) {
+  record.clear_proposed();
   record.mutable_job()->set_state(state);
   *record.mutable_job()->mutable_end_time() = ToTimestamp(now);
   SetExpiry(record);
+}
+
+void SettleEnd(JobRecord& record) {
+  if (!record.has_proposed()) return;
+  v1::JobEnd end = std::move(*record.mutable_proposed());
+  record.clear_proposed();
+  if (!HasEnded(record)) SetEnding(std::move(end), record);
+}
+
+Job::State EndOf(const JobRecord& record) {
+  if (HasEnded(record)) return record.job().state();
+  return record.proposed().state();
+}
+
+bool SameEnd(const JobRecord& a, const JobRecord& b) {
+  const auto end_a = EndingOf(a), end_b = EndingOf(b);
+  return end_a.has_value() && end_b.has_value() &&
+         base::CanonicalBytes(*end_a) == base::CanonicalBytes(*end_b);
 }
 
 std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {

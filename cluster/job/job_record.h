@@ -27,8 +27,8 @@ bool IsTombstone(const v1::JobRecord& record);
 ///   - The larger run wins, with who holds its work and where it is.
 ///   - Who holds the work: the larger attempt wins, for each (from, stage).
 ///   - Where the job is: the larger (attempt, stage_index, step) wins.
-///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
-///     of the same end).
+///   - How the job ended: an end beats a proposed one, and that beats none. Of two ends, and of two
+///     proposed ones, EXPIRED beats SUCCEEDED, which beats CANCELLED, which beats FAILED.
 ///   - The flags fetched, evicted and deleted stick. Timings are united by (stage, node), in that
 ///   order.
 /// has_bytes and time_left describe one database only, so the answer does not have them.
@@ -55,6 +55,15 @@ void SetTimeLimit(base::Duration limit, base::WallTime now, v1::JobRecord& recor
 
 /// Ends a job that has not ended. `now` is only shown.
 void SetEnd(v1::Job::State state, base::WallTime now, v1::JobRecord& record);
+
+/// Ends a job as its record proposes. Does nothing when there is no proposal.
+void SettleEnd(v1::JobRecord& record);
+
+/// Returns how the job ended or is about to end, STATE_UNSPECIFIED when neither is so.
+v1::Job::State EndOf(const v1::JobRecord& record);
+
+/// Returns whether both records end, or propose to end, in the same way.
+bool SameEnd(const v1::JobRecord& a, const v1::JobRecord& b);
 
 /// Returns the holders that the job waits for, as pointers into `record`. Two kinds are left out:
 /// holders that have handed on to every stage after theirs, and holders whose work is being done

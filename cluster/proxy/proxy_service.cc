@@ -19,6 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Duration kTraceTimeout = 3s;
+// How long an answer waits until the databases agree on the end of a job, and how often it looks.
+constexpr base::Duration kAgreeLimit = 4s;
+constexpr base::Duration kAgreePoll = 2ms;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
 /// The bytes of one response.
@@ -151,9 +154,15 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
   update.set_uid(uid.ToString());
   update.set_cancelled(true);
   // The record comes first, so an instance that looks at it afterwards sees that the job is over.
-  ONEPIECE_ASSIGN_OR_RETURN(const v1::JobRecord record, records_.Update(update));
-  if (record.job().state() == v1::Job::CANCELLED)
+  ONEPIECE_ASSIGN_OR_RETURN(v1::JobRecord record, records_.Update(update));
+  if (job::EndOf(record) == v1::Job::CANCELLED)
     CancelWork(record.job(), *view_.routing(), channels_);
+  // The databases agree on the end first. One that is silent is waited for as long as they do.
+  const base::MonotonicTime until = clock_.Now() + base::Scaled(kAgreeLimit);
+  while (record.has_proposed() && clock_.Now() < until &&
+         clock_.Pause(stopping_.get_token(), kAgreePoll)) {
+    ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(uid));
+  }
   return Present(job::PublicJob(record));
 }
 

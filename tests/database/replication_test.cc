@@ -98,7 +98,7 @@ class FakePeer final : public v1::DatabaseService::Service {
     return static_cast<int>(std::ranges::count(records_, uid));
   }
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
-                             google::protobuf::Empty*) override {
+                             v1::ReplicateJobsResponse*) override {
     base::MutexLock lock(mutex_);
     ++calls_;
     for (const auto& record : request->records()) records_.push_back(record.job().uid());

@@ -52,6 +52,13 @@ JobRecord RandomRecord(std::mt19937_64& random) {
     job.mutable_result()->add_artifacts()->set_sha256(pick(2) == 0 ? "00" : "11");
     job.mutable_result()->set_fetched(pick(3) == 0);
   }
+  if (!IsTerminal(job.state()) && pick(2) == 0) {
+    v1::JobEnd& end = *record.mutable_proposed();
+    end.set_state(static_cast<Job::State>(2 + pick(4)));
+    end.mutable_end_time()->set_seconds(pick(3));
+    if (pick(2) == 0) end.mutable_error()->set_reason("LOST");
+    if (pick(2) == 0) end.add_artifacts()->set_sha256(pick(2) == 0 ? "00" : "11");
+  }
   record.set_deleted(pick(4) == 0);
   for (int i = pick(3); i > 0; --i) {
     v1::StageTiming& timing = *job.add_timings();
@@ -175,18 +182,35 @@ class JobRecordTest : public QObject {
     QVERIFY(FromTimestamp(far) < base::WallTime());
   }
 
-  void Join_FirstEndWins() {
+  // No clock decides: the end that came later by somebody's clock may win.
+  void Join_StateOrdersEnds() {
     QCOMPARE(Join(Ended(Job::SUCCEEDED, 9), Ended(Job::CANCELLED, 5)).job().state(),
-             Job::CANCELLED);
-    QCOMPARE(Join(Ended(Job::SUCCEEDED, 4), Ended(Job::FAILED, 5)).job().state(), Job::SUCCEEDED);
+             Job::SUCCEEDED);
+    QCOMPARE(Join(Ended(Job::CANCELLED, 9), Ended(Job::FAILED, 5)).job().state(), Job::CANCELLED);
+    QCOMPARE(Join(Ended(Job::SUCCEEDED, 4), Ended(Job::EXPIRED, 4)).job().state(), Job::EXPIRED);
     JobRecord running = Ended(Job::RUNNING, 0);
     running.mutable_job()->clear_end_time();
     QCOMPARE(Join(running, Ended(Job::FAILED, 5)).job().state(), Job::FAILED);
   }
 
-  void Join_ExpiryFollowsItsOwnSuccessOnly() {
-    QCOMPARE(Join(Ended(Job::SUCCEEDED, 4), Ended(Job::EXPIRED, 4)).job().state(), Job::EXPIRED);
-    QCOMPARE(Join(Ended(Job::EXPIRED, 4), Ended(Job::CANCELLED, 3)).job().state(), Job::CANCELLED);
+  void Join_EndBeatsProposal() {
+    const auto proposes = [](Job::State state) {
+      JobRecord record = Ended(Job::RUNNING, 0);
+      record.mutable_job()->clear_end_time();
+      record.mutable_proposed()->set_state(state);
+      return record;
+    };
+    const JobRecord both = Join(proposes(Job::CANCELLED), proposes(Job::SUCCEEDED));
+    QCOMPARE(both.job().state(), Job::RUNNING);
+    QCOMPARE(EndOf(both), Job::SUCCEEDED);
+    const JobRecord ended = Join(both, Ended(Job::FAILED, 5));
+    QCOMPARE(ended.job().state(), Job::FAILED);
+    QVERIFY(!ended.has_proposed());
+    JobRecord settled = both;
+    SettleEnd(settled);
+    QCOMPARE(settled.job().state(), Job::SUCCEEDED);
+    QVERIFY(SameEnd(settled, both));
+    QVERIFY(!SameEnd(settled, proposes(Job::CANCELLED)));
   }
 
   void Join_LaterPlaceWinsAndAttemptComesFirst() {

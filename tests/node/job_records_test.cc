@@ -52,7 +52,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
     buried_.insert(uid.ToString());
   }
   grpc::Status ReplicateJobs(grpc::ServerContext*, const v1::ReplicateJobsRequest* request,
-                             google::protobuf::Empty*) override {
+                             v1::ReplicateJobsResponse*) override {
     const base::MutexLock lock(mutex_);
     for (const auto& record : request->records()) records_[record.job().uid()] = record;
     return grpc::Status::OK;
