@@ -43,30 +43,6 @@ std::optional<message::Message> ReplicaOf(const JobStore& store, const base::Uid
 
 }  // namespace
 
-bool Peer::Queue::Add(const base::Uid& uid, bool is_urgent) {
-  const bool is_new = waiting.insert(uid).second;
-  // A waiting uid that becomes urgent is queued a second time. Take skips its old place in `order`.
-  if (is_new || is_urgent) (is_urgent ? urgent : order).push_back(uid);
-  bool kept_all = true;
-  while (waiting.size() > kMaxWaiting || urgent.size() + order.size() > 2 * kMaxWaiting) {
-    std::deque<base::Uid>& oldest = order.empty() ? urgent : order;
-    if (waiting.erase(oldest.front()) > 0) kept_all = false;
-    oldest.pop_front();
-  }
-  return kept_all;
-}
-
-std::vector<base::Uid> Peer::Queue::Take(std::size_t count) {
-  std::vector<base::Uid> uids;
-  for (std::deque<base::Uid>* from : {&urgent, &order}) {
-    while (uids.size() < count && !from->empty()) {
-      if (waiting.erase(from->front()) > 0) uids.push_back(from->front());
-      from->pop_front();
-    }
-  }
-  return uids;
-}
-
 Peer::Peer(const node::ClusterView& view, std::string self, PeerOptions options,
            const JobStore& store, Ways ways, Events events, base::Clock& clock)
     : view_(view),
@@ -98,7 +74,7 @@ void Peer::Stop() {
 void Peer::Enqueue(const base::Uid& uid, What what) {
   const base::MutexLock lock(mutex_);
   const bool urgent = what == What::kUrgentRecord || what == What::kUrgentResult;
-  if (!QueueOf(what).Add(uid, urgent)) ++stats_.dropped;
+  if (!QueueOf(what).waiting.Add(uid, urgent)) ++stats_.dropped;
   changed_.NotifyAll();
 }
 
@@ -125,7 +101,7 @@ bool Peer::IsSendingResult(const base::Uid& uid) const {
 
 bool Peer::IsIdle() const {
   const base::MutexLock lock(mutex_);
-  return records_.waiting.empty() && records_.sending.empty() && results_.waiting.empty() &&
+  return records_.waiting.size() == 0 && records_.sending.empty() && results_.waiting.size() == 0 &&
          results_.sending.empty();
 }
 
@@ -156,21 +132,21 @@ void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
                                                           const std::vector<base::Uid>&)>& send) {
   base::MutexLock lock(mutex_);
   Queue& queue = QueueOf(what);
-  while (changed_.Wait(lock, stop, [&queue] { return !queue.waiting.empty(); }) &&
+  while (changed_.Wait(lock, stop, [&queue] { return queue.waiting.size() > 0; }) &&
          !stop.stop_requested()) {
     lock.Unlock();
     const std::optional<v1::Endpoint> endpoint = Endpoint();
     lock.Lock();
     bool all_sent = false;
     if (endpoint.has_value()) {
-      const std::vector<base::Uid> uids = queue.Take(count);
+      const std::vector<base::Uid> uids = queue.waiting.Take(count);
       queue.sending.insert(uids.begin(), uids.end());
       lock.Unlock();
       const std::vector<base::Uid> again = send(*endpoint, uids);
       lock.Lock();
       queue.sending.clear();
       for (const base::Uid& uid : again) {
-        if (!queue.Add(uid, false)) ++stats_.dropped;
+        if (!queue.waiting.Add(uid, false)) ++stats_.dropped;
       }
       all_sent = again.empty();
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
+#include "cluster/database/send_queue.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/outbox.h"
@@ -43,8 +43,8 @@ struct PeerStats {
 
 /// Feeds one peer. The queues hold uids, not data, so changes are coalesced: a job that changes ten
 /// times while the peer is slow or away is sent once, with its latest state. While the peer is not
-/// in the routing, the queues hold hints for the time when it is back. Uids beyond kMaxWaiting are
-/// dropped, and anti-entropy finds them later.
+/// in the routing, the queues hold hints for the time when it is back. Uids beyond
+/// SendQueue::kMaxWaiting are dropped, and anti-entropy finds them later.
 ///
 /// Ownership: owns two threads (one for records, one for results) and its connection. Borrows
 /// store, ways and clock.
@@ -52,7 +52,6 @@ struct PeerStats {
 /// Blocking: Enqueue never waits. Stop waits for the calls in progress.
 class Peer {
  public:
-  static constexpr std::size_t kMaxWaiting = 100'000;
   /// How results reach a peer: by message into its ring, or written straight into its memory.
   /// Borrowed.
   struct Ways {
@@ -101,16 +100,9 @@ class Peer {
   [[nodiscard]] PeerStats stats() const;
 
  private:
-  /// Uids in order of arrival, each once, urgent ones first.
   struct Queue {
-    /// They may still hold uids that are no longer in `waiting`. Take skips these.
-    std::deque<base::Uid> urgent, order;
-    std::unordered_set<base::Uid> waiting;
+    SendQueue waiting;
     std::unordered_set<base::Uid> sending;  ///< The queue's thread took them and is sending them.
-
-    /// Returns false when another uid was dropped to make room.
-    bool Add(const base::Uid& uid, bool is_urgent);
-    std::vector<base::Uid> Take(std::size_t count);
   };
   enum class Sent { kYes, kTryAgain, kNever };
 

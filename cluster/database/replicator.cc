@@ -9,7 +9,6 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/placement.h"
-#include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 namespace {
@@ -34,7 +33,10 @@ Peer::What WhatOf(Change change) {
 
 Replicator::Replicator(const node::ClusterView& cluster, ReplicatorOptions options,
                        base::Clock& clock)
-    : cluster_(cluster), options_(std::move(options)), clock_(clock) {}
+    : cluster_(cluster),
+      options_(std::move(options)),
+      clock_(clock),
+      settlements_(base::Scaled(options_.confirm_timeout), base::Scaled(options_.hold_limit)) {}
 
 Replicator::~Replicator() { Stop(); }
 
@@ -78,53 +80,39 @@ bool Replicator::CanCopy(const base::Uid& uid) {
          });
 }
 
-Replicator::Held Replicator::HeldBy(const View& view, const base::Uid& uid) const {
-  Held held;
+std::set<std::string> Replicator::AnsweringKeepers(const View& view, const base::Uid& uid) const {
+  std::set<std::string> keepers;
   for (const auto& [peer, alive] : TargetsOf(view, uid)) {
-    if (alive && peer->Answers()) held.missing.insert(peer->node_id());
+    if (alive && peer->Answers()) keepers.insert(peer->node_id());
   }
-  held.since = clock_.Now();
-  held.until = held.since;
-  if (!held.missing.empty()) held.until += base::Scaled(options_.confirm_timeout);
-  return held;
+  return keepers;
 }
 
-void Replicator::Await(const base::Uid& uid, Held held) {
-  if (held.missing.empty()) {
-    due_.emplace_front(held.until, uid);
-  } else {
-    due_.emplace_back(held.until, uid);
-  }
-  held_[uid] = std::move(held);
+void Replicator::Await(const base::Uid& uid, const std::set<std::string>& keepers) {
+  const base::MutexLock lock(mutex_);
+  settlements_.Begin(uid, keepers, clock_.Now());
   changed_.NotifyAll();
 }
 
 void Replicator::Hold(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
-  const Held held = view == nullptr
-                        ? Held{.missing = {}, .since = clock_.Now(), .until = clock_.Now()}
-                        : HeldBy(*view, uid);
-  {
-    const base::MutexLock lock(mutex_);
-    Await(uid, held);
-  }
+  std::set<std::string> keepers;
+  if (view != nullptr) keepers = AnsweringKeepers(*view, uid);
+  Await(uid, keepers);
   if (view == nullptr) return;
   for (const auto& [peer, alive] : TargetsOf(*view, uid)) {
-    peer->Enqueue(uid, held.missing.contains(peer->node_id()) ? Peer::What::kUrgentResult
-                                                              : Peer::What::kResult);
+    peer->Enqueue(
+        uid, keepers.contains(peer->node_id()) ? Peer::What::kUrgentResult : Peer::What::kResult);
   }
 }
 
 bool Replicator::Settle(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return false;
-  const Held held = HeldBy(*view, uid);
-  if (held.missing.empty()) return false;
-  {
-    const base::MutexLock lock(mutex_);
-    Await(uid, held);
-  }
-  for (const std::string& node_id : held.missing)
+  const std::set<std::string> keepers = AnsweringKeepers(*view, uid);
+  if (keepers.empty()) return false;
+  Await(uid, keepers);
+  for (const std::string& node_id : keepers)
     view->peers.at(node_id)->Enqueue(uid, Peer::What::kUrgentRecord);
   return true;
 }
@@ -133,12 +121,15 @@ void Replicator::Receive(const std::string& node_id, std::span<const v1::JobReco
   store_->Merge(records);
   for (const v1::JobRecord& theirs : records) {
     const auto uid = base::Uid::Parse(theirs.job().uid());
-    if (!uid.has_value() || !Waits(node_id, *uid)) continue;
+    if (!uid.has_value() || !WaitsFor(node_id, *uid)) continue;
     const std::vector<v1::JobRecord> ours = store_->Records(std::vector{*uid});
-    if (ours.empty() || !job::SameEnd(ours.front(), theirs)) continue;
-    const bool lacks_bytes =
-        options_.bytes_needed && !theirs.has_bytes() && job::EndOf(theirs) == v1::Job::SUCCEEDED;
-    if (!lacks_bytes && TakeOff(node_id, *uid)) (void)confirm_(*uid);
+    if (ours.empty() || !Agrees(ours.front(), theirs, options_.bytes_needed)) continue;
+    bool settled = false;
+    {
+      const base::MutexLock lock(mutex_);
+      settled = settlements_.Resolve(node_id, *uid);
+    }
+    if (settled) (void)confirm_(*uid);
   }
 }
 
@@ -232,24 +223,17 @@ std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
   return targets;
 }
 
-bool Replicator::Waits(const std::string& node_id, const base::Uid& uid) {
+bool Replicator::WaitsFor(const std::string& node_id, const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  const auto found = held_.find(uid);
-  return found != held_.end() && found->second.missing.contains(node_id);
-}
-
-// Returns whether it was the last one that was waited for.
-bool Replicator::TakeOff(const std::string& node_id, const base::Uid& uid) {
-  const base::MutexLock lock(mutex_);
-  const auto found = held_.find(uid);
-  if (found == held_.end() || found->second.missing.erase(node_id) == 0) return false;
-  if (!found->second.missing.empty()) return false;
-  held_.erase(found);
-  return true;
+  return settlements_.WaitsFor(node_id, uid);
 }
 
 void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
-  if (TakeOff(node_id, uid)) (void)ConfirmAlone(uid);
+  {
+    const base::MutexLock lock(mutex_);
+    if (!settlements_.Resolve(node_id, uid)) return;
+  }
+  (void)ConfirmAlone(uid);
 }
 
 // If a peer agreed before, the job has ended already and Confirm returns false.
@@ -259,45 +243,25 @@ bool Replicator::ConfirmAlone(const base::Uid& uid) {
   return true;
 }
 
-// A large copy over a slow network takes longer than a peer may take to confirm it. The copy has
-// one confirm_timeout more once it is sent.
-bool Replicator::MayWaitLonger(const base::Uid& uid, Held& held) {
-  const bool sending = std::ranges::any_of(held.missing, [&](const std::string& node_id) {
-    const auto peer = view_->peers.find(node_id);
-    return peer != view_->peers.end() && peer->second->IsSendingResult(uid);
-  });
-  const bool was_sending = std::exchange(held.sending, sending);
-  held.until = clock_.Now() + base::Scaled(options_.confirm_timeout);
-  return (sending || was_sending) && held.until <= held.since + base::Scaled(options_.hold_limit);
-}
-
-// Takes the held results that are given up now.
-std::vector<std::pair<base::Uid, Replicator::Held>> Replicator::TakeOverdue() {
-  std::vector<std::pair<base::Uid, Held>> over;
-  while (!due_.empty() && due_.front().first <= clock_.Now()) {
-    const auto [until, uid] = due_.front();
-    due_.pop_front();
-    const auto found = held_.find(uid);
-    if (found == held_.end() || found->second.until != until) continue;
-    if (MayWaitLonger(uid, found->second)) {
-      due_.emplace_back(found->second.until, uid);
-      continue;
-    }
-    over.emplace_back(uid, std::move(found->second));
-    held_.erase(found);
-  }
-  return over;
+std::vector<Settlements::Overdue> Replicator::TakeOverdue() {
+  return settlements_.TakeOverdue(
+      clock_.Now(), [this](const std::string& node_id, const base::Uid& uid)
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                          const auto peer = view_->peers.find(node_id);
+                          return peer != view_->peers.end() && peer->second->IsSendingResult(uid);
+                        });
 }
 
 // Confirms an end when its time is over.
-void Replicator::GiveUp(const base::Uid& uid, const Held& held) {
-  if (!ConfirmAlone(uid) || held.missing.empty()) return;
+void Replicator::GiveUp(const Settlements::Overdue& overdue) {
+  const base::Uid& uid = overdue.uid;
+  if (!ConfirmAlone(uid) || overdue.silent.empty()) return;
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return;
   // Keepers tell only other keepers of their copies. When this database is no keeper, silence means
   // nothing.
   const bool would_hear = Keeps(uid, options_.node_id, view->alive, options_.copies);
-  for (const std::string& node_id : held.missing) {
+  for (const std::string& node_id : overdue.silent) {
     const auto peer = view->peers.find(node_id);
     if (peer == view->peers.end() || !would_hear) continue;
     spdlog::warn("op=replicate uid={} peer={} it did not agree to the job's end in time",
@@ -311,18 +275,18 @@ void Replicator::Upkeep(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     (void)CurrentView();
     ForgetPeers();
-    std::vector<std::pair<base::Uid, Held>> over;
+    std::vector<Settlements::Overdue> over;
     {
       base::MutexLock lock(mutex_);
       const base::MonotonicTime now = clock_.Now();
       base::MonotonicTime next = now + kUpkeepInterval;
-      if (!due_.empty()) next = std::min(next, due_.front().first);
+      next = std::min(next, settlements_.next_due().value_or(next));
       clock_.WaitUntil(changed_, lock, stop, next, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return !due_.empty() && due_.front().first <= clock_.Now();
+        return settlements_.next_due().value_or(base::MonotonicTime::max()) <= clock_.Now();
       });
       over = TakeOverdue();
     }
-    for (const auto& [uid, held] : over) GiveUp(uid, held);
+    for (const Settlements::Overdue& overdue : over) GiveUp(overdue);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,7 +13,6 @@
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -24,6 +22,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/peer.h"
+#include "cluster/database/settlements.h"
 #include "cluster/node/cluster_view.h"
 #include "onepiece/v1/database.pb.h"
 
@@ -46,8 +45,8 @@ struct ReplicatorOptions {
 /// Sends each job to its keepers (cluster/database/placement.h) among the databases in the routing.
 /// A database that is away, and would be a keeper if it were back, gets a hint. A slow peer does
 /// not hold up the others, since each peer has its own queues and threads. There are at most
-/// kMaxPeers peers, with Peer::kMaxWaiting uids in each of a peer's two queues. Held results are
-/// remembered for at most hold_limit.
+/// kMaxPeers peers, with SendQueue::kMaxWaiting uids in each of a peer's two queues. Ends that are
+/// not settled are remembered for at most hold_limit.
 ///
 /// Ownership: owns its peers and a thread. Borrows the store and the ways from Start() to Stop().
 /// Threading: thread-safe. Enqueue, Hold and Settle may be called under the store's locks.
@@ -106,13 +105,6 @@ class Replicator {
     std::vector<std::string> known;  ///< The same, and the databases that are away.
     std::map<std::string, std::shared_ptr<Peer>> peers;
   };
-  struct Held {
-    std::set<std::string> missing;  ///< Peers that may yet agree, or confirm that they have it.
-    base::MonotonicTime since;
-    base::MonotonicTime until;
-    bool sending = false;  ///< Its copy was still being sent when it was last looked at.
-  };
-
   /// Returns null while the replicator does not run.
   std::shared_ptr<const View> CurrentView();
   std::shared_ptr<const View> MakeView(std::shared_ptr<const node::Routing> routing)
@@ -120,14 +112,12 @@ class Replicator {
   /// Returns the peers that should be told of a job, each with whether it is in the routing.
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
-  bool Waits(const std::string& node_id, const base::Uid& uid);
-  bool TakeOff(const std::string& node_id, const base::Uid& uid);
-  Held HeldBy(const View& view, const base::Uid& uid) const;
-  void Await(const base::Uid& uid, Held held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WaitsFor(const std::string& node_id, const base::Uid& uid);
+  std::set<std::string> AnsweringKeepers(const View& view, const base::Uid& uid) const;
+  void Await(const base::Uid& uid, const std::set<std::string>& keepers);
   bool ConfirmAlone(const base::Uid& uid);
-  std::vector<std::pair<base::Uid, Held>> TakeOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayWaitLonger(const base::Uid& uid, Held& held) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveUp(const base::Uid& uid, const Held& held);
+  std::vector<Settlements::Overdue> TakeOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUp(const Settlements::Overdue& overdue);
   void Upkeep(const std::stop_token& stop);
   void ForgetPeers();
 
@@ -146,9 +136,7 @@ class Replicator {
   std::map<std::string, base::MonotonicTime> away_since_ ABSL_GUARDED_BY(mutex_);
   // Counts of the peers that were dropped.
   PeerStats forgotten_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<base::Uid, Held> held_ ABSL_GUARDED_BY(mutex_);
-  // When the entries of held_ are given up, soonest first.
-  std::deque<std::pair<base::MonotonicTime, base::Uid>> due_ ABSL_GUARDED_BY(mutex_);
+  Settlements settlements_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

@@ -1,0 +1,103 @@
+#include "cluster/database/settlements.h"
+
+#include <QtTest>
+
+#include "tests/test_main.h"
+
+namespace onepiece::database {
+namespace {
+
+using namespace std::chrono_literals;
+using v1::Job;
+
+constexpr base::MonotonicTime kStart{};
+
+base::Uid NumberedUid(int i) {
+  std::array<std::uint8_t, 16> bytes{};
+  bytes[0] = static_cast<std::uint8_t>(i);
+  return base::Uid(bytes);
+}
+
+bool NothingIsSent(const std::string&, const base::Uid&) { return false; }
+
+v1::JobRecord Proposes(Job::State state, bool has_bytes = false) {
+  v1::JobRecord record;
+  record.mutable_job()->set_state(Job::RUNNING);
+  record.mutable_proposed()->set_state(state);
+  record.set_has_bytes(has_bytes);
+  return record;
+}
+
+}  // namespace
+
+class SettlementsTest : public QObject {
+  Q_OBJECT
+ private Q_SLOTS:
+  void Agrees_ToTheSameEndWithItsBytes() {
+    QVERIFY(Agrees(Proposes(Job::CANCELLED), Proposes(Job::CANCELLED), true));
+    QVERIFY(!Agrees(Proposes(Job::CANCELLED), Proposes(Job::FAILED), true));
+    QVERIFY(!Agrees(Proposes(Job::CANCELLED), v1::JobRecord(), true));
+    QVERIFY(!Agrees(v1::JobRecord(), v1::JobRecord(), true));
+    QVERIFY(!Agrees(Proposes(Job::SUCCEEDED, true), Proposes(Job::SUCCEEDED, false), true));
+    QVERIFY(Agrees(Proposes(Job::SUCCEEDED, true), Proposes(Job::SUCCEEDED, false), false));
+    QVERIFY(Agrees(Proposes(Job::SUCCEEDED, true), Proposes(Job::SUCCEEDED, true), true));
+  }
+
+  void Resolve_SettlesWithTheLastKeeper() {
+    Settlements settlements(2s, 20s);
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart);
+    QVERIFY(!settlements.Resolve("c", NumberedUid(1)));
+    QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
+    QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
+    QVERIFY(settlements.WaitsFor("b", NumberedUid(1)));
+    QVERIFY(settlements.Resolve("b", NumberedUid(1)));
+    QVERIFY(!settlements.WaitsFor("b", NumberedUid(1)));
+    QVERIFY(settlements.TakeOverdue(kStart + 1h, NothingIsSent).empty());
+  }
+
+  void Begin_AgainWaitsForAllAnew() {
+    Settlements settlements(2s, 20s);
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart);
+    QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart + 1s);
+    QVERIFY(!settlements.Resolve("b", NumberedUid(1)));
+    QVERIFY(settlements.TakeOverdue(kStart + 2s, NothingIsSent).empty());
+    const auto overdue = settlements.TakeOverdue(kStart + 3s, NothingIsSent);
+    QCOMPARE(overdue.size(), std::size_t{1});
+    QCOMPARE(overdue[0].silent, std::set<std::string>{"a"});
+  }
+
+  void TakeOverdue_WithNobodyToAskIsAtOnce() {
+    Settlements settlements(2s, 20s);
+    settlements.Begin(NumberedUid(1), {"a"}, kStart);
+    settlements.Begin(NumberedUid(2), {}, kStart);
+    QCOMPARE(settlements.next_due(), std::optional(kStart));
+    const auto overdue = settlements.TakeOverdue(kStart, NothingIsSent);
+    QCOMPARE(overdue.size(), std::size_t{1});
+    QVERIFY(overdue[0].uid == NumberedUid(2));
+    QCOMPARE(settlements.next_due(), std::optional(kStart + 2s));
+  }
+
+  // A result on its way is waited for, and for `patience` after it has been sent, but not for ever.
+  void TakeOverdue_WaitsForWhatIsBeingSent() {
+    Settlements settlements(2s, 20s);
+    bool sending = true;
+    const auto is_sending = [&](const std::string&, const base::Uid&) { return sending; };
+    settlements.Begin(NumberedUid(1), {"a"}, kStart);
+    QVERIFY(settlements.TakeOverdue(kStart + 2s, is_sending).empty());
+    sending = false;
+    QVERIFY(settlements.TakeOverdue(kStart + 4s, is_sending).empty());
+    QCOMPARE(settlements.TakeOverdue(kStart + 6s, is_sending).size(), std::size_t{1});
+
+    sending = true;
+    settlements.Begin(NumberedUid(2), {"a"}, kStart);
+    base::MonotonicTime now = kStart;
+    while (settlements.TakeOverdue(now, is_sending).empty()) now += 1s;
+    QVERIFY(now > kStart + 18s && now <= kStart + 20s);
+  }
+};
+
+}  // namespace onepiece::database
+
+ONEPIECE_TEST(onepiece::database::SettlementsTest)
+#include "settlements_test.moc"
