@@ -210,13 +210,8 @@ grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
     if (!ours.ok()) return rpc::ToGrpc(ours);
   }
   const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
-  replicator_.Receive(request->node_id(), records);
-  std::vector<base::Uid> asked;
-  for (const v1::JobRecord& record : records) {
-    const auto uid = base::Uid::Parse(record.job().uid());
-    if (uid.has_value() && record.has_proposed()) asked.push_back(*uid);
-  }
-  for (v1::JobRecord& record : store_.Records(asked)) *response->add_records() = std::move(record);
+  for (v1::JobRecord& answer : replicator_.Receive(request->node_id(), records))
+    *response->add_records() = std::move(answer);
   return grpc::Status::OK;
 }
 

@@ -14,6 +14,9 @@ namespace onepiece::database {
 namespace {
 
 constexpr std::size_t kRecordsPerCall = 256;
+/// Calls in a row that get no answer in time before the peer counts as silent. One is not enough: a
+/// process that was stopped for a while finds its own calls out of time.
+constexpr int kSlowIsSilent = 2;
 /// Keeps a call well below the transport's message limit, however large the records are.
 constexpr std::size_t kBytesPerCall = std::size_t{16} << 20;
 
@@ -81,6 +84,12 @@ void Peer::Enqueue(const base::Uid& uid, What what) {
 bool Peer::Answers() const {
   const std::optional<v1::Endpoint> endpoint = Endpoint();
   const base::MutexLock lock(mutex_);
+  return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_;
+}
+
+bool Peer::TakesResults() const {
+  const std::optional<v1::Endpoint> endpoint = Endpoint();
+  const base::MutexLock lock(mutex_);
   return endpoint.has_value() && endpoint->incarnation() != silent_incarnation_ &&
          (endpoint->incarnation() != distrusted_incarnation_ || clock_.Now() >= distrusted_until_);
 }
@@ -94,7 +103,7 @@ void Peer::Distrust() {
 }
 
 bool Peer::IsSendingResult(const base::Uid& uid) const {
-  const bool answers = Answers();
+  const bool answers = TakesResults();
   const base::MutexLock lock(mutex_);
   return results_.sending.contains(uid) || (answers && results_.waiting.contains(uid));
 }
@@ -117,14 +126,18 @@ std::optional<v1::Endpoint> Peer::Endpoint() const {
   return view_.routing()->FindDatabase(options_.node_id);
 }
 
-void Peer::Note(const v1::Endpoint& endpoint, bool took) {
+void Peer::Note(const v1::Endpoint& endpoint, Sign sign) {
   const base::MutexLock lock(mutex_);
-  if (!took) {
-    ++stats_.failures;
-    silent_incarnation_ = endpoint.incarnation();
-  } else if (silent_incarnation_ == endpoint.incarnation()) {
-    silent_incarnation_ = 0;
+  slow_in_a_row_ = sign == Sign::kSlow ? slow_in_a_row_ + 1 : 0;
+  if (sign == Sign::kTook) {
+    if (silent_incarnation_ != endpoint.incarnation()) return;
+    // Whatever kept its results away has most likely passed too.
+    silent_incarnation_ = distrusted_incarnation_ = 0;
+    return;
   }
+  ++stats_.failures;
+  if (sign == Sign::kRefused || slow_in_a_row_ >= kSlowIsSilent)
+    silent_incarnation_ = endpoint.incarnation();
 }
 
 void Peer::Run(What what, std::size_t count, const std::stop_token& stop,
@@ -175,7 +188,8 @@ std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
     request.set_node_id(self_);
     const auto answer = rpc::Call(*stub_, &v1::DatabaseService::Stub::ReplicateJobs, request,
                                   options_.call_timeout);
-    Note(endpoint, answer.ok());
+    const bool slow = absl::IsDeadlineExceeded(answer.status());
+    Note(endpoint, answer.ok() ? Sign::kTook : slow ? Sign::kSlow : Sign::kRefused);
     if (answer.ok()) {
       {
         const base::MutexLock lock(mutex_);
@@ -184,7 +198,10 @@ std::vector<base::Uid> Peer::SendRecords(const v1::Endpoint& endpoint,
       events_.answered({answer->records().begin(), answer->records().end()});
     } else {
       again.insert(again.end(), in_request.begin(), in_request.end());
-      for (const base::Uid& uid : in_request) events_.failed(uid);
+      // One that is slow may yet answer, and it is up to the settlement how long it may take.
+      if (!slow) {
+        for (const base::Uid& uid : in_request) events_.failed(uid);
+      }
     }
     request.Clear();
     in_request.clear();
@@ -210,11 +227,14 @@ std::vector<base::Uid> Peer::SendResults(const v1::Endpoint& endpoint,
     // No Note(took) here: the shared-memory ring of a dead process accepts messages too, so a
     // delivery does not prove that the peer is alive.
     if (sent == Sent::kYes) continue;
-    if (sent == Sent::kTryAgain) {
-      Note(endpoint, false);
-      again.push_back(uid);
+    if (sent == Sent::kNever) {
+      events_.failed(uid);
+      continue;
     }
-    events_.failed(uid);
+    Note(endpoint, Sign::kSlow);
+    again.push_back(uid);
+    // The answer to a call tells whether anybody is there.
+    Enqueue(uid, What::kUrgentRecord);
   }
   return again;
 }

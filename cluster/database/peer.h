@@ -33,7 +33,7 @@ struct PeerOptions {
   base::Duration deliver_timeout = std::chrono::seconds(5);
   base::Duration patience = std::chrono::seconds(1);  ///< To wait for a ring that cannot be opened.
   base::Duration retry_pause = std::chrono::milliseconds(200);
-  base::Duration distrust = std::chrono::seconds(10);  ///< How long Distrust() lasts. Scaled.
+  base::Duration distrust = std::chrono::seconds(3);  ///< How long Distrust() lasts. Scaled.
 };
 
 struct PeerStats {
@@ -64,9 +64,9 @@ class Peer {
     kResult,
     kUrgentResult,  ///< Sent before the other results, because somebody waits for the copy.
   };
-  /// Called when a record or a result could not be sent, on a thread of the peer. A result that was
-  /// written into the peer's ring or memory counts as sent; whether the peer stored it shows when
-  /// the peer sends its record.
+  /// Called when the peer cannot be asked about a record, or will never have a result, on a thread
+  /// of the peer. A result that was written into the peer's ring or memory counts as sent; whether
+  /// the peer stored it shows when the peer sends its record.
   using Failed = std::function<void(const base::Uid&)>;
   /// Called with what the peer answered about records whose end is proposed, on a thread of the
   /// peer.
@@ -87,11 +87,13 @@ class Peer {
   void Stop();
   [[nodiscard]] const std::string& node_id() const { return options_.node_id; }
   void Enqueue(const base::Uid& uid, What what);
-  /// Returns whether the peer is expected to answer: it is in the routing, it is not distrusted,
-  /// and it took what it was last sent.
+  /// Returns whether the peer is expected to answer: it is in the routing, and it took what it was
+  /// last sent.
   [[nodiscard]] bool Answers() const;
-  /// Treats the peer's present incarnation as not answering for a while. Call it when the peer took
-  /// a result but did not confirm it.
+  /// Returns whether the peer answers and is expected to take results in time.
+  [[nodiscard]] bool TakesResults() const;
+  /// Expects no result to be taken in time by the peer's present incarnation for a while. Call it
+  /// when the peer was sent a result but did not confirm it.
   void Distrust();
   /// Returns whether the result is being sent, or waits for its turn while the peer answers.
   [[nodiscard]] bool IsSendingResult(const base::Uid& uid) const;
@@ -120,7 +122,13 @@ class Peer {
   Sent SendResult(const v1::Endpoint& endpoint, const base::Uid& uid);
   absl::Status Send(const v1::Endpoint& endpoint, const message::Message& message);
   absl::Status SendByMessage(const message::Message& message);
-  void Note(const v1::Endpoint& endpoint, bool took);
+  /// What an attempt to send says about the peer.
+  enum class Sign {
+    kTook,
+    kSlow,     ///< It did not answer in time.
+    kRefused,  ///< It said no, or nobody is there.
+  };
+  void Note(const v1::Endpoint& endpoint, Sign sign);
 
   const node::ClusterView& view_;
   const std::string self_;
@@ -136,6 +144,7 @@ class Peer {
   PeerStats stats_ ABSL_GUARDED_BY(mutex_);
   // The incarnation that did not take what it was last sent; 0: none.
   std::uint64_t silent_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
+  int slow_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t distrusted_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;
   base::MonotonicTime distrusted_until_ ABSL_GUARDED_BY(mutex_){};
   // Used by the records thread only.

@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/placement.h"
+#include "cluster/job/job_record.h"
 
 namespace onepiece::database {
 namespace {
@@ -76,14 +77,15 @@ void Replicator::Enqueue(const base::Uid& uid, Change change) {
 bool Replicator::CanCopy(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
   return view != nullptr && std::ranges::any_of(TargetsOf(*view, uid), [](const auto& target) {
-           return target.second && target.first->Answers();
+           return target.second && target.first->TakesResults();
          });
 }
 
-std::set<std::string> Replicator::AnsweringKeepers(const View& view, const base::Uid& uid) const {
+std::set<std::string> Replicator::KeepersThat(bool (Peer::*can)() const, const View& view,
+                                              const base::Uid& uid) const {
   std::set<std::string> keepers;
   for (const auto& [peer, alive] : TargetsOf(view, uid)) {
-    if (alive && peer->Answers()) keepers.insert(peer->node_id());
+    if (alive && (peer->*can)()) keepers.insert(peer->node_id());
   }
   return keepers;
 }
@@ -97,7 +99,7 @@ void Replicator::Await(const base::Uid& uid, const std::set<std::string>& keeper
 void Replicator::Hold(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
   std::set<std::string> keepers;
-  if (view != nullptr) keepers = AnsweringKeepers(*view, uid);
+  if (view != nullptr) keepers = KeepersThat(&Peer::TakesResults, *view, uid);
   Await(uid, keepers);
   if (view == nullptr) return;
   for (const auto& [peer, alive] : TargetsOf(*view, uid)) {
@@ -109,7 +111,7 @@ void Replicator::Hold(const base::Uid& uid) {
 bool Replicator::Settle(const base::Uid& uid) {
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return false;
-  const std::set<std::string> keepers = AnsweringKeepers(*view, uid);
+  const std::set<std::string> keepers = KeepersThat(&Peer::Answers, *view, uid);
   if (keepers.empty()) return false;
   Await(uid, keepers);
   for (const std::string& node_id : keepers)
@@ -117,20 +119,25 @@ bool Replicator::Settle(const base::Uid& uid) {
   return true;
 }
 
-void Replicator::Receive(const std::string& node_id, std::span<const v1::JobRecord> records) {
+std::vector<v1::JobRecord> Replicator::Receive(const std::string& node_id,
+                                               std::span<const v1::JobRecord> records) {
   store_->Merge(records);
+  std::vector<v1::JobRecord> answers;
   for (const v1::JobRecord& theirs : records) {
     const auto uid = base::Uid::Parse(theirs.job().uid());
-    if (!uid.has_value() || !WaitsFor(node_id, *uid)) continue;
-    const std::vector<v1::JobRecord> ours = store_->Records(std::vector{*uid});
-    if (ours.empty() || !Agrees(ours.front(), theirs, options_.bytes_needed)) continue;
-    bool settled = false;
-    {
-      const base::MutexLock lock(mutex_);
-      settled = settlements_.Resolve(node_id, *uid);
+    if (!uid.has_value()) continue;
+    const bool waits = WaitsFor(node_id, *uid);
+    if (!waits && job::IsTerminal(theirs.job().state())) continue;
+    std::vector<v1::JobRecord> ours = store_->Records(std::vector{*uid});
+    if (ours.empty()) continue;
+    if (waits && Agrees(ours.front(), theirs, NeedsBytes(node_id)) && Resolve(node_id, *uid)) {
+      (void)confirm_(*uid);
+      ours = store_->Records(std::vector{*uid});
     }
-    if (settled) (void)confirm_(*uid);
+    if (!ours.empty() && IsAnswered(ours.front(), theirs))
+      answers.push_back(std::move(ours.front()));
   }
+  return answers;
 }
 
 void Replicator::EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change) {
@@ -195,7 +202,7 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
     view->peers[id] = std::make_shared<Peer>(
         cluster_, options_.node_id, PeerOptions{.node_id = id}, *store_, *ways_,
         Peer::Events{.failed = [this, id](const base::Uid& uid) { Failed(id, uid); },
-                     .answered = [this, id](const auto& records) { Receive(id, records); }},
+                     .answered = [this, id](const auto& records) { (void)Receive(id, records); }},
         clock_);
   }
   view->known = view->alive;
@@ -228,12 +235,22 @@ bool Replicator::WaitsFor(const std::string& node_id, const base::Uid& uid) {
   return settlements_.WaitsFor(node_id, uid);
 }
 
+// A peer that does not take results in time need not have them to agree.
+bool Replicator::NeedsBytes(const std::string& node_id) {
+  if (!options_.bytes_needed) return false;
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr) return true;
+  const auto peer = view->peers.find(node_id);
+  return peer == view->peers.end() || peer->second->TakesResults();
+}
+
+bool Replicator::Resolve(const std::string& node_id, const base::Uid& uid) {
+  const base::MutexLock lock(mutex_);
+  return settlements_.Resolve(node_id, uid);
+}
+
 void Replicator::Failed(const std::string& node_id, const base::Uid& uid) {
-  {
-    const base::MutexLock lock(mutex_);
-    if (!settlements_.Resolve(node_id, uid)) return;
-  }
-  (void)ConfirmAlone(uid);
+  if (Resolve(node_id, uid)) (void)ConfirmAlone(uid);
 }
 
 // If a peer agreed before, the job has ended already and Confirm returns false.
@@ -252,10 +269,25 @@ std::vector<Settlements::Overdue> Replicator::TakeOverdue() {
                         });
 }
 
+// A database that is no keeper, or no longer, may not know what the keepers have agreed on: it asks
+// them until they answer.
+bool Replicator::AskNewKeepers(const base::Uid& uid) {
+  const std::shared_ptr<const View> view = CurrentView();
+  if (view == nullptr || Keeps(uid, options_.node_id, view->alive, options_.copies)) return false;
+  const std::set<std::string> keepers = KeepersThat(&Peer::Answers, *view, uid);
+  if (keepers.empty() || store_->FindResult(uid) == nullptr) return false;
+  Await(uid, keepers);
+  for (const std::string& node_id : keepers) {
+    view->peers.at(node_id)->Enqueue(uid, Peer::What::kUrgentResult);
+    view->peers.at(node_id)->Enqueue(uid, Peer::What::kUrgentRecord);
+  }
+  return true;
+}
+
 // Confirms an end when its time is over.
 void Replicator::GiveUp(const Settlements::Overdue& overdue) {
   const base::Uid& uid = overdue.uid;
-  if (!ConfirmAlone(uid) || overdue.silent.empty()) return;
+  if (AskNewKeepers(uid) || !ConfirmAlone(uid) || overdue.silent.empty()) return;
   const std::shared_ptr<const View> view = CurrentView();
   if (view == nullptr) return;
   // Keepers tell only other keepers of their copies. When this database is no keeper, silence means

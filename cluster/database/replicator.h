@@ -83,8 +83,10 @@ class Replicator {
   /// confirm_timeout. Returns false when there is nobody to ask. A further call asks all of them
   /// again.
   bool Settle(const base::Uid& uid);
-  /// Joins what a peer knows into the store, and notes to which ends it agrees by that.
-  void Receive(const std::string& node_id, std::span<const v1::JobRecord> records);
+  /// Joins what a peer knows into the store, and notes to which ends it agrees by that. Returns
+  /// what the peer should be answered.
+  std::vector<v1::JobRecord> Receive(const std::string& node_id,
+                                     std::span<const v1::JobRecord> records);
   /// Sends a change to one peer, whether it is a keeper of the job or not. Does nothing when there
   /// is no such peer.
   void EnqueueFor(const std::string& node_id, const base::Uid& uid, Change change);
@@ -113,7 +115,11 @@ class Replicator {
   std::vector<std::pair<Peer*, bool>> TargetsOf(const View& view, const base::Uid& uid) const;
   void Failed(const std::string& node_id, const base::Uid& uid);
   bool WaitsFor(const std::string& node_id, const base::Uid& uid);
-  std::set<std::string> AnsweringKeepers(const View& view, const base::Uid& uid) const;
+  bool Resolve(const std::string& node_id, const base::Uid& uid);
+  bool AskNewKeepers(const base::Uid& uid);
+  std::set<std::string> KeepersThat(bool (Peer::*can)() const, const View& view,
+                                    const base::Uid& uid) const;
+  bool NeedsBytes(const std::string& node_id);
   void Await(const base::Uid& uid, const std::set<std::string>& keepers);
   bool ConfirmAlone(const base::Uid& uid);
   std::vector<Settlements::Overdue> TakeOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -5,10 +5,20 @@
 #include "cluster/job/job_record.h"
 
 namespace onepiece::database {
+namespace {
+
+/// A thread that means to look every second looks at least so often, unless its process is stopped.
+constexpr base::Duration kStopped = std::chrono::milliseconds(1500);
+
+}  // namespace
 
 bool Agrees(const v1::JobRecord& ours, const v1::JobRecord& theirs, bool bytes_needed) {
   if (!job::SameEnd(ours, theirs)) return false;
   return !bytes_needed || theirs.has_bytes() || job::EndOf(theirs) != v1::Job::SUCCEEDED;
+}
+
+bool IsAnswered(const v1::JobRecord& ours, const v1::JobRecord& theirs) {
+  return job::EndOf(ours) != v1::Job::STATE_UNSPECIFIED && !job::IsTerminal(theirs.job().state());
 }
 
 void Settlements::Begin(const base::Uid& uid, std::set<std::string> keepers,
@@ -37,6 +47,15 @@ bool Settlements::Resolve(const std::string& keeper, const base::Uid& uid) {
 
 std::vector<Settlements::Overdue> Settlements::TakeOverdue(base::MonotonicTime now,
                                                            const IsSending& is_sending) {
+  if (last_look_.has_value() && now - *last_look_ > base::Scaled(kStopped)) {
+    due_.clear();
+    for (auto& [uid, waiting] : waiting_) {
+      if (!waiting.keepers.empty()) waiting.until = std::max(waiting.until, now + patience_);
+      due_.emplace_back(waiting.until, uid);
+    }
+    std::ranges::sort(due_, {}, &std::pair<base::MonotonicTime, base::Uid>::first);
+  }
+  last_look_ = now;
   std::vector<Overdue> overdue;
   while (!due_.empty() && due_.front().first <= now) {
     const auto [until, uid] = due_.front();

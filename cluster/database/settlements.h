@@ -20,6 +20,10 @@ namespace onepiece::database {
 /// keeper agrees to a success only when it has the result.
 bool Agrees(const v1::JobRecord& ours, const v1::JobRecord& theirs, bool bytes_needed);
 
+/// Returns whether a keeper that was sent `theirs` answers with `ours`: its sender proposes an end,
+/// or does not know the end that is known here.
+bool IsAnswered(const v1::JobRecord& ours, const v1::JobRecord& theirs);
+
 /// The ends that are not told yet, because other keepers may not know them. Pure: the time is
 /// passed in.
 ///
@@ -44,7 +48,9 @@ class Settlements {
   };
   /// Says whether a result is being sent to a keeper, or will be without delay.
   using IsSending = std::function<bool(const std::string& keeper, const base::Uid& uid)>;
-  /// Removes and returns the ends that wait no longer.
+  /// Removes and returns the ends that wait no longer. Call it at least every second: after a
+  /// longer pause the process was stopped, so nobody could answer it, and all that wait get
+  /// `patience` anew.
   std::vector<Overdue> TakeOverdue(base::MonotonicTime now, const IsSending& is_sending);
   /// When TakeOverdue should be called next; nullopt while nothing waits.
   [[nodiscard]] std::optional<base::MonotonicTime> next_due() const;
@@ -64,6 +70,7 @@ class Settlements {
   // When the entries of waiting_ are overdue, soonest first. It may name some that are settled, or
   // that have been begun anew.
   std::deque<std::pair<base::MonotonicTime, base::Uid>> due_;
+  std::optional<base::MonotonicTime> last_look_;
 };
 
 }  // namespace onepiece::database

@@ -6,7 +6,6 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "cluster/job/job_record.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -160,8 +159,9 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
   request.set_uid(uid.ToString());
   const auto record = update_(request);
   if (record.ok()) {
-    const auto end = job::EndOf(*record);
-    if (end != v1::Job::STATE_UNSPECIFIED && end != v1::Job::SUCCEEDED) ended_(uid);
+    const auto state = record->has_proposed() ? record->proposed().state() : record->job().state();
+    if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED)
+      ended_(uid);
     return Answer::kDone;
   }
   const bool again = !IsDefinite(record.status()) && !pending.progress_only;

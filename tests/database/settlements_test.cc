@@ -84,16 +84,31 @@ class SettlementsTest : public QObject {
     bool sending = true;
     const auto is_sending = [&](const std::string&, const base::Uid&) { return sending; };
     settlements.Begin(NumberedUid(1), {"a"}, kStart);
-    QVERIFY(settlements.TakeOverdue(kStart + 2s, is_sending).empty());
-    sending = false;
-    QVERIFY(settlements.TakeOverdue(kStart + 4s, is_sending).empty());
-    QCOMPARE(settlements.TakeOverdue(kStart + 6s, is_sending).size(), std::size_t{1});
-
+    // Looks every half second, and returns when the first end waits no longer.
+    const auto overdue_at = [&](base::MonotonicTime from, base::Duration sent_after) {
+      base::MonotonicTime now = from;
+      while (settlements.TakeOverdue(now, is_sending).empty()) {
+        now += 500ms;
+        sending = now < from + sent_after;
+      }
+      return now;
+    };
+    QCOMPARE(overdue_at(kStart, 3s), kStart + 6s);
     sending = true;
-    settlements.Begin(NumberedUid(2), {"a"}, kStart);
-    base::MonotonicTime now = kStart;
-    while (settlements.TakeOverdue(now, is_sending).empty()) now += 1s;
-    QVERIFY(now > kStart + 18s && now <= kStart + 20s);
+    settlements.Begin(NumberedUid(2), {"a"}, kStart + 6s);
+    const base::MonotonicTime limited = overdue_at(kStart + 6s, 1h);
+    QVERIFY(limited > kStart + 24s && limited <= kStart + 26s);
+  }
+
+  // Whoever was stopped itself has no reason to call others silent.
+  void TakeOverdue_AfterAStopWaitsAnew() {
+    Settlements settlements(2s, 20s);
+    QVERIFY(settlements.TakeOverdue(kStart, NothingIsSent).empty());
+    settlements.Begin(NumberedUid(1), {"a"}, kStart);
+    QVERIFY(settlements.TakeOverdue(kStart + 8s, NothingIsSent).empty());
+    QCOMPARE(settlements.next_due(), std::optional(kStart + 10s));
+    QVERIFY(settlements.TakeOverdue(kStart + 9s, NothingIsSent).empty());
+    QCOMPARE(settlements.TakeOverdue(kStart + 10s, NothingIsSent).size(), std::size_t{1});
   }
 };
 

@@ -1,0 +1,81 @@
+// A database of a simulated cluster: the real store, settlements and queues, with the simulation's
+// network in place of gRPC, rings and threads.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cluster/database/job_store.h"
+#include "cluster/database/send_queue.h"
+#include "cluster/database/settlements.h"
+#include "tests/database/simulation/world.h"
+
+namespace onepiece::simulation {
+
+class Database;
+using Databases = std::map<std::string, std::unique_ptr<Database>>;
+
+/// What the databases of a history tell, written down outside of them.
+struct Ledger {
+  std::map<base::Uid, v1::Job> told;  ///< Ended jobs, as somebody was first told of them.
+  /// Two databases were apart, so each may have told an end of its own.
+  bool split = false;
+  /// A keeper did not answer in time, so a success may be told with one copy until then.
+  base::MonotonicTime troubled_until{};
+};
+
+class Database {
+ public:
+  Database(std::string node_id, World& world, const Databases& all, Ledger& ledger);
+
+  /// A new life: an empty memory, and the records that the journal of the last one holds.
+  void Start();
+  [[nodiscard]] database::JobStore& store() { return *store_; }
+  /// A result comes by its instance.
+  void TakeResult(const database::ResultBundle& bundle);
+
+ private:
+  struct Peer {
+    database::SendQueue records, results;
+    std::set<base::Uid> sending;  ///< Results on their way.
+    bool sending_records = false;
+    base::MonotonicTime retry_at{};
+    base::MonotonicTime distrusted_until{};
+    bool silent = false;
+    int slow = 0;  ///< Calls in a row that had no answer in time.
+  };
+
+  [[nodiscard]] bool Answers(const std::string& id) const;
+  [[nodiscard]] bool TakesResults(const std::string& id) const;
+  std::vector<std::string> OtherKeepers(const base::Uid& uid) const;
+  void Changed(const base::Uid& uid, database::Change change);
+  bool Settle(const base::Uid& uid);
+  void Hold(const base::Uid& uid);
+  void Ended(const v1::JobRecord& record);
+  void CheckCopies(const base::Uid& uid);
+  void Note(const v1::JobRecord& record);
+  void Pump(const std::string& id);
+  void PumpRecords(const std::string& id, Peer& peer);
+  void PumpResults(const std::string& id, Peer& peer);
+  std::vector<v1::JobRecord> Receive(const std::string& from,
+                                     const std::vector<v1::JobRecord>& records);
+  void Failed(const std::string& id, const base::Uid& uid);
+  bool AskNewKeepers(const base::Uid& uid);
+  void Upkeep();
+  void Compare();
+  void TakeReplica(const database::ResultBundle& bundle);
+
+  const std::string id_;
+  World& world_;
+  const Databases& all_;
+  Ledger& ledger_;
+  std::map<base::Uid, v1::JobRecord> journal_;  ///< Outlives the process.
+  std::unique_ptr<database::JobStore> store_;
+  std::unique_ptr<database::Settlements> settlements_;
+  std::map<std::string, Peer> peers_;
+};
+
+}  // namespace onepiece::simulation
