@@ -75,7 +75,9 @@ int Main(const Arguments& arguments) {
 #endif
   if (!report.ok()) {
     std::fprintf(stderr, "%s\n", base::Message(report.status()).c_str());
-    return kNoCluster;
+    const std::string reason = base::GetReason(report.status()).reason;
+    if (reason == "BAD_FAULT") return kUsage;
+    return reason == "NO_PERMISSION" ? kNotHere : kNoCluster;
   }
   if (!report->logs.empty()) std::fprintf(stderr, "%s\n", report->logs.c_str());
   std::printf("%s\n",

@@ -405,6 +405,7 @@ absl::StatusOr<RunReport> RunPair(const RunOptions& options, bool wait) {
                              "Redis takes kill_database and stop_database");
     }
   }
+  ::signal(SIGPIPE, SIG_IGN);  // hiredis writes to a server that has died.
   Pair pair;
   ONEPIECE_RETURN_IF_ERROR(pair.Start(options.folder));
   RunReport report;
