@@ -95,7 +95,9 @@ std::string Field(const Answer& info, const std::string& name) {
   return text.substr(value, text.find('\r', value) - value);
 }
 
-/// The two servers, their supervisor, and the operator's script. Threading: as Cluster.
+/// The two servers, their supervisor, and the operator's script.
+///
+/// Threading: Start() and the destructor are one thread's, the rest may be used from any thread.
 class Pair {
  public:
   ~Pair() {
