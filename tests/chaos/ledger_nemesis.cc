@@ -16,6 +16,8 @@ using std::chrono::seconds;
 constexpr auto kGate = seconds(60), kWarmUp = seconds(60);
 // About two thirds of the announced results stay unfetched.
 constexpr std::int64_t kWarm = 3 * kMinUnfetched;
+constexpr auto kLook = milliseconds(500);
+constexpr std::size_t kLookAtOnce = 50;
 constexpr auto kLongestCalm = seconds(60), kProgress = seconds(30);
 
 std::int64_t CountOf(const Verdict& verdict, const std::string& name) {
@@ -133,8 +135,24 @@ class LedgerNemesis {
   bool IsAllowed(const Injury& injury) {
     if (injury.role == Role::kNodeManager) return patient_.IsWhole(Role::kNodeManager);
     if (!TouchesDatabases(injury)) return true;
-    return Now() >= suffered_until_ && patient_.IsWhole(Role::kDatabase) &&
-           patient_.HasCopies(ledger_.Unfetched(suffered_until_));
+    return Now() >= suffered_until_ && patient_.IsWhole(Role::kDatabase) && HaveTheirCopies();
+  }
+
+  /// Whether all databases have the results that were announced while one of them suffered. After a
+  /// long run these are thousands, so a call looks at some, and what is due is healed in between.
+  bool HaveTheirCopies() {
+    if (unchecked_of_ != suffered_until_) {
+      unchecked_of_ = suffered_until_;
+      unchecked_ = ledger_.Unfetched(suffered_until_);
+    }
+    const auto enough = Now() + kLook;
+    while (!unchecked_.empty() && Now() < enough) {
+      const auto from =
+          unchecked_.end() - static_cast<std::ptrdiff_t>(std::min(kLookAtOnce, unchecked_.size()));
+      if (!patient_.HasCopies({from, unchecked_.end()})) return false;
+      unchecked_.erase(from, unchecked_.end());
+    }
+    return unchecked_.empty();
   }
 
   const RunOptions& options_;
@@ -143,6 +161,9 @@ class LedgerNemesis {
   RunReport& report_;
   std::vector<Active> active_;  // By heal_at.
   base::MonotonicTime suffered_until_ = base::MonotonicTime::min();
+  // Results without a proof that they have their copies since then.
+  base::MonotonicTime unchecked_of_ = base::MonotonicTime::min();
+  std::vector<std::string> unchecked_;
   base::MonotonicTime progress_;  // When to say the next.
 };
 
