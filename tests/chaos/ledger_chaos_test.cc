@@ -5,8 +5,8 @@
 // What each kind of fault showed (November 2026; one minute each, a fifteenth of the jobs
 // cancelled, results of 1 KiB to 8 MiB, on a busy machine with two cores). LOST: jobs that ended
 // FAILED for that reason, which is one truthful end and no violation. p99: the latency of jobs that
-// were sent after the first fault, in seconds; 1 to 3.5 before (18 in the
-// longest). No run violated anything.
+// were sent after the first fault, in seconds; 1 to 3.5 before (18 in the longest). No run violated
+// anything.
 //
 //   fault             seed  faults  jobs  announced  LOST   p99
 //   kill_database       23       4   334        321     0   1.5
