@@ -61,7 +61,8 @@ constexpr char kClock[] =
     "echo +0 > FOLDER/clocks/$node\n"
     "export LD_PRELOAD=LIBRARY FAKETIME_TIMESTAMP_FILE=FOLDER/clocks/$node\n"
     "export FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1\n";
-// The NodeManagers are at the switch, where the supervisor and the clients are too.
+// The NodeManagers are at the switch, where the supervisor and the clients are too. The others send
+// each other their messages over their cables: /dev/shm would reach past a cut one.
 constexpr char kNetwork[] =
     "sed s/127.0.0.1/10.213.8.254/ \"$config\" > FOLDER/hosts/$node.yaml\n"
     "case $node in\n"
@@ -70,7 +71,7 @@ constexpr char kNetwork[] =
     "    config=FOLDER/hosts/$node.yaml ;;\n"
     "  *) . FOLDER/hosts/$node\n"
     "    exec ip netns exec $host PROGRAM --config FOLDER/hosts/$node.yaml \\\n"
-    "      --listen $address:0 --metrics-address $address:0 \"$@\" ;;\n"
+    "      --listen $address:0 --metrics-address $address:0 --fabric ucx://eth0 \"$@\" ;;\n"
     "esac\n";
 
 absl::Status Failed(std::string_view reason, const std::string& what) {

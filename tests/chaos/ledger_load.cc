@@ -27,27 +27,12 @@ constexpr auto kRefresh = milliseconds(300), kRetry = milliseconds(200);
 constexpr auto kCall = seconds(5), kTransfer = seconds(30), kWatch = seconds(2);
 constexpr auto kSubmit = seconds(15);  // All attempts.
 constexpr auto kDeadline = seconds(60), kTtl = seconds(3600);
-constexpr std::int64_t kSmallBytes = 1 << 10, kMediumBytes = 256 << 10;
 constexpr std::int64_t kLargeBytes = 8 << 20;
-// Of the results that a client has left in the cluster. From the first on it makes room, and it
-// never asks for more than the second allows.
-constexpr std::int64_t kMakeRoomBytes = std::int64_t{128} << 20;
+// A client never asks for more than this allows.
 constexpr std::int64_t kHeldBytes = std::int64_t{256} << 20;
 constexpr double kSoonestCancelMs = 20, kLatestCancelMs = 1200;
 constexpr double kShortestStage = 0.02, kLongestStage = 0.5;  // Seconds.
 constexpr std::size_t kLooks = 4;  // Jobs under way that a turn looks at.
-
-std::string ExpectedSha256(std::uint64_t seed, std::int64_t size) {
-  base::Sha256 sha256;
-  Bytes bytes(seed);
-  std::string piece(std::size_t{1} << 20, '\0');
-  for (std::int64_t left = size; left > 0; left -= static_cast<std::int64_t>(piece.size())) {
-    piece.resize(static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(piece.size()))));
-    bytes.Next(piece);
-    sha256.Update(piece);
-  }
-  return sha256.FinishHex();
-}
 
 /// What becomes of a job, decided when it is made.
 enum class Fate : std::uint8_t { kKeep, kFetch, kAcknowledge, kDelete, kCancel };
@@ -67,17 +52,38 @@ std::string ReasonOf(const absl::Status& status) {
 
 }  // namespace
 
+std::string ExpectedSha256(std::uint64_t seed, std::int64_t size) {
+  base::Sha256 sha256;
+  Bytes bytes(seed);
+  std::string piece(std::size_t{1} << 20, '\0');
+  for (std::int64_t left = size; left > 0; left -= static_cast<std::int64_t>(piece.size())) {
+    piece.resize(static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(piece.size()))));
+    bytes.Next(piece);
+    sha256.Update(piece);
+  }
+  return sha256.FinishHex();
+}
+
+std::int64_t DrawSize(Random& random, std::int64_t largest) {
+  const std::uint64_t drawn = random.Below(100);
+  const double least = drawn < 90 ? kSmallBytes : kMediumBytes;
+  const double most = drawn < 90 ? kMediumBytes : drawn < 96 ? kLargeBytes : kLargestBytes;
+  return std::min<std::int64_t>(std::lround(random.LogBetween(least, most)), largest);
+}
+
 std::vector<ProxyStub> Proxies::List() {
   const base::MutexLock lock(mutex_);
   if (Now() < read_ + kRefresh) return list_;
   read_ = Now();
-  list_.clear();
+  // A stub of the last list is used again. Those of dead proxies go.
+  std::vector<ProxyStub> before;
+  before.swap(list_);
   for (const local::ProcessRecord& record : cluster_.Ready(Role::kProxy)) {
-    ProxyStub& proxy = known_[record.address];
-    if (proxy.stub == nullptr) {
-      proxy = {record.address, v1::GenerationService::NewStub(rpc::MakeChannel(record.address))};
-    }
-    list_.push_back(proxy);
+    const auto known = std::ranges::find(before, record.address, &ProxyStub::address);
+    list_.push_back(known != before.end()
+                        ? *known
+                        : ProxyStub{record.address, v1::GenerationService::NewStub(
+                                                        rpc::MakeChannel(record.address))});
   }
   return list_;
 }
@@ -109,6 +115,20 @@ absl::StatusOr<std::string> FetchSha256(const ProxyStub& proxy, const std::strin
   // A client of ours would resume; the stream said OK too early.
   if (size != announced) return absl::DataLossError("SHORT_STREAM");
   return sha256.FinishHex();
+}
+
+v1::Job::State WatchProxy(const ProxyStub& proxy, const std::string& uid, base::Duration limit,
+                          Ledger& ledger) {
+  v1::WatchJobRequest request;
+  request.set_name(client::JobName(uid));
+  grpc::ClientContext context;
+  rpc::SetTimeout(context, limit);
+  const auto asked = Now();
+  const auto stream = proxy.stub->WatchJob(&context, request);
+  v1::Job job;
+  while (stream->Read(&job)) ledger.Told(uid, WordOf(job, proxy.address, asked, Now()));
+  stream->Finish();
+  return job.state();
 }
 
 /// One client. Thread-confined to its own thread, except refused_ after the end.
@@ -148,18 +168,11 @@ class LedgerLoad::Client {
     return random_.Pick(proxies);
   }
 
-  std::int64_t DrawSize() {
-    const std::uint64_t drawn = random_.Below(100);
-    const double least = drawn < 90 ? kSmallBytes : kMediumBytes;
-    const double most = drawn < 90 ? kMediumBytes : drawn < 96 ? kLargeBytes : kLargestBytes;
-    const auto size = std::lround(random_.LogBetween(least, most));
-    const std::int64_t room = std::max(kSmallBytes, kHeldBytes - held_);
-    return std::min({static_cast<std::int64_t>(size), options_.largest_bytes, room});
-  }
-
   void Submit(const std::stop_token& stop) {
-    Mine mine{.size = DrawSize()};
+    const std::int64_t room = std::max(kSmallBytes, kHeldBytes - held_);
+    Mine mine{.size = std::min(DrawSize(random_, options_.largest_bytes), room)};
     mine.fate = DrawFate(random_, options_.cancel_percent);
+    if (options_.fetch_all) mine.fate = Fate::kFetch;
     // A double holds every integer up to 2^53.
     const std::uint64_t seed = random_.Below(std::uint64_t{1} << 53);
     v1::SubmitJobRequest request;
@@ -189,6 +202,7 @@ class LedgerLoad::Client {
           ledger_.Accepted(job.uid(), order);
           ledger_.Told(job.uid(), WordOf(job, proxy->address, asked, Now()));
           mine.uid = job.uid();
+          options_.accepted(mine.uid, order.sent);
           held_ += mine.size;
           under_way_.push_back(mine);
           if (mine.fate == Fate::kCancel) Cancel(mine.uid, stop);
@@ -216,8 +230,12 @@ class LedgerLoad::Client {
     if (under_way_.empty() || !proxy) return;
     const Mine mine = under_way_.front();
     under_way_.pop_front();
-    const bool ended = random_.Chance(0.1) ? Watch(*proxy, mine.uid) : Get(*proxy, mine.uid);
-    if (!ended && !ledger_.HasEnd(mine.uid)) {
+    if (random_.Chance(0.1)) {
+      WatchProxy(*proxy, mine.uid, kWatch, ledger_);
+    } else {
+      Get(*proxy, mine.uid);
+    }
+    if (!ledger_.HasEnd(mine.uid)) {
       under_way_.push_back(mine);
       return;
     }
@@ -230,7 +248,7 @@ class LedgerLoad::Client {
     if (goes || !ledger_.MustBeThere(mine.uid)) held_ -= mine.size;
     if (!ledger_.MustBeThere(mine.uid)) return;
     if (mine.fate == Fate::kDelete) Wishes(proxy, mine.uid, Wish::kDelete);
-    if (mine.fate == Fate::kKeep && mine.size > kMediumBytes) large_.push_back(mine);
+    if (!goes && mine.size > kMediumBytes) large_.push_back(mine);
     if (mine.fate != Fate::kFetch && mine.fate != Fate::kAcknowledge) return;
     if (!Fetch(proxy, mine.uid)) return;
     // Nobody acknowledges what has not arrived. It would hide a loss, too.
@@ -252,27 +270,17 @@ class LedgerLoad::Client {
     if (held_ < kMakeRoomBytes || large_.empty()) return;
     const Mine mine = large_.front();
     large_.pop_front();
+    if (!Fetch(proxy, mine.uid)) {
+      large_.push_back(mine);  // The room is still taken.
+      return;
+    }
     held_ -= mine.size;
-    if (Fetch(proxy, mine.uid)) Wishes(proxy, mine.uid, Wish::kAcknowledge);
+    Wishes(proxy, mine.uid, Wish::kAcknowledge);
   }
 
-  bool Get(const ProxyStub& proxy, const std::string& uid) {
+  void Get(const ProxyStub& proxy, const std::string& uid) {
     const auto word = AskProxy(proxy, uid);
     if (word.ok()) ledger_.Told(uid, *word);
-    return word.ok() && client::IsTerminal(word->state);
-  }
-
-  bool Watch(const ProxyStub& proxy, const std::string& uid) {
-    v1::WatchJobRequest request;
-    request.set_name(client::JobName(uid));
-    grpc::ClientContext context;
-    rpc::SetTimeout(context, kWatch);
-    const auto asked = Now();
-    const auto stream = proxy.stub->WatchJob(&context, request);
-    v1::Job job;
-    while (stream->Read(&job)) ledger_.Told(uid, WordOf(job, proxy.address, asked, Now()));
-    stream->Finish();
-    return client::IsTerminal(job.state());
   }
 
   // A fetch that fails proves nothing: the audit tries again, and decides.

@@ -2,6 +2,7 @@
 // delete, and write every answer into the ledger before they do anything else.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -16,6 +17,7 @@
 #include "tests/chaos/ledger.h"
 #include "tests/chaos/ledger_audit.h"
 #include "tests/chaos/ledger_cluster.h"
+#include "tests/nodemanager/paxos/sim/random.h"
 
 namespace onepiece::ledger {
 
@@ -41,7 +43,6 @@ class Proxies {
   const Cluster& cluster_;
   base::Mutex mutex_;
   base::MonotonicTime read_ ABSL_GUARDED_BY(mutex_) = base::MonotonicTime::min();
-  std::map<std::string, ProxyStub> known_ ABSL_GUARDED_BY(mutex_);
   std::vector<ProxyStub> list_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -51,12 +52,31 @@ class Proxies {
 absl::StatusOr<Word> AskProxy(const ProxyStub& proxy, const std::string& uid);
 absl::StatusOr<std::string> FetchSha256(const ProxyStub& proxy, const std::string& uid);
 
+/// Watches a job until it ends or the stream does, and writes every word into the ledger.
+///
+/// Blocking: at most `limit`, scaled.
+/// Returns the last state that it heard.
+v1::Job::State WatchProxy(const ProxyStub& proxy, const std::string& uid, base::Duration limit,
+                          Ledger& ledger);
+
+/// Draws a result's size: most are small, and a few as large as `largest` allows.
+std::int64_t DrawSize(paxos::sim::Random& random, std::int64_t largest);
+/// The digest of the Bytes of a seed, made piece by piece.
+std::string ExpectedSha256(std::uint64_t seed, std::int64_t size);
+inline constexpr std::int64_t kSmallBytes = 1 << 10, kMediumBytes = 256 << 10;
+/// Of the results that a client has left in the store. From so many on it takes the large ones.
+inline constexpr std::int64_t kMakeRoomBytes = std::int64_t{128} << 20;
+
 struct LoadOptions {
   std::uint64_t seed = 0;
   int clients = 4;
   double jobs_per_s = 5;
   std::int64_t largest_bytes = 0;
   int cancel_percent = 0;  ///< Of the jobs.
+  bool fetch_all = false;  ///< Every result is fetched at once, so that no fault can take one.
+  /// Is told of every accepted job.
+  std::function<void(const std::string& uid, base::MonotonicTime sent)> accepted =
+      [](const std::string&, base::MonotonicTime) {};
 };
 
 /// Threading: thread-confined; its clients have threads of their own.

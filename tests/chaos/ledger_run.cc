@@ -6,145 +6,69 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
-#include "cluster/rpc/channel.h"
-#include "onepiece/v1/database.grpc.pb.h"
+#include "tests/chaos/ledger_audit.h"
+#include "tests/chaos/ledger_databases.h"
 #include "tests/chaos/ledger_faults.h"
 #include "tests/chaos/ledger_load.h"
-#include "tests/eventually.h"
+#include "tests/chaos/ledger_nemesis.h"
 
 namespace onepiece::ledger {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kGate = seconds(60);
-constexpr auto kWarmUp = seconds(30);
-constexpr auto kAudit = seconds(120);
-constexpr auto kAnswer = seconds(2);
-constexpr std::size_t kMaxShown = 50;  // Violations in a report.
+constexpr auto kPlantedAudit = seconds(5);  // What was planted does not come back.
+constexpr std::size_t kMaxShown = 50;       // Violations in a report.
 
-bool TouchesDatabases(const Injury& injury) {
-  return injury.role == Role::kDatabase || injury.role == Role::kMachine;
-}
-
-/// Carries out a schedule. Thread-confined.
-class LedgerNemesis {
+class ClusterPatient final : public Patient {
  public:
-  LedgerNemesis(const RunOptions& options, Cluster& cluster, const Ledger& ledger,
-                RunReport& report)
-      : options_(options), cluster_(cluster), ledger_(ledger), report_(report) {}
+  ClusterPatient(Cluster& cluster, const Ledger& ledger) : cluster_(cluster), ledger_(ledger) {}
 
-  void Run() {
-    const auto schedule =
-        MakeSchedule(options_.seed, options_.length, options_.faults, Cluster::population());
-    const auto begun = Now();
-    for (const Injury& injury : schedule) {
-      // What waited is late; the order stays.
-      PauseUntil(begun + injury.at);
-      if (!WaitForGate(injury)) {
-        ++report_.faults[std::string(injury.fault)].skipped;
-        options_.say("skipped: " + ToText(injury));
-        continue;
-      }
-      Strike(injury);
-    }
-    PauseUntil(begun + options_.length);
-    while (!active_.empty()) HealUntil(active_.front().heal_at);
+  absl::StatusOr<Cure> Strike(const Injury& injury) override {
+    const std::shared_ptr<Fault> fault = MakeFault(injury.kind);
+    ONEPIECE_RETURN_IF_ERROR(fault->Strike(cluster_, injury));
+    return [this, fault, injury] { return fault->Heal(cluster_, injury); };
+  }
+  bool IsWhole(Role role) override { return cluster_.IsWhole(role); }
+  bool HasCopies(const std::vector<std::string>& uids) override {
+    const Databases databases = DatabasesOf(cluster_);
+    return std::ranges::all_of(uids, [&](const std::string& uid) {
+      return std::ranges::all_of(databases, [&](const auto& database) {
+        const auto record = ReadRecord(*database, uid);
+        return (record.ok() && record->has_bytes()) || !ledger_.MustBeThere(uid);
+      });
+    });
   }
 
  private:
-  struct Active {
-    Injury injury;
-    std::unique_ptr<Fault> fault;
-    base::MonotonicTime heal_at;
-  };
-
-  void Strike(const Injury& injury) {
-    Struck& struck = report_.faults[std::string(injury.fault)];
-    const auto unfetched = static_cast<std::int64_t>(ledger_.Unfetched(Now()).size());
-    Active active{injury, MakeFault(injury.kind), Now() + injury.lasts};
-    const absl::Status status = active.fault->Strike(cluster_, injury);
-    if (!status.ok()) {
-      options_.say(ToText(injury) + ": " + status.ToString());
-      if (absl::IsUnavailable(status)) {
-        ++struck.not_running;
-      } else {
-        report_.trouble.push_back(ToText(injury) + ": " + status.ToString());
-      }
-      return;
-    }
-    ++struck.done;
-    options_.say(absl::StrCat(ToText(injury), ", ", unfetched, " unfetched"));
-    if (TouchesDatabases(injury)) {
-      report_.unfetched.push_back(unfetched);
-      suffered_until_ = active.heal_at + RecoveryOf(injury.role);
-    }
-    active_.push_back(std::move(active));
-    std::ranges::sort(active_, {}, &Active::heal_at);
-  }
-
-  /// Waits, and heals what is due.
-  void HealUntil(base::MonotonicTime until) {
-    while (!active_.empty() && active_.front().heal_at <= until) {
-      Active active = std::move(active_.front());
-      active_.erase(active_.begin());
-      Wait(active.heal_at);
-      const absl::Status status = active.fault->Heal(cluster_, active.injury);
-      if (!status.ok())
-        report_.trouble.push_back("heal " + ToText(active.injury) + ": " + status.ToString());
-    }
-  }
-  void PauseUntil(base::MonotonicTime until) {
-    HealUntil(until);
-    Wait(until);
-  }
-  static void Wait(base::MonotonicTime until) {
-    if (until > Now()) testing::Pause(until - Now());
-  }
-
-  bool WaitForGate(const Injury& injury) {
-    const auto until = Now() + base::Scaled(kGate);
-    for (;;) {
-      HealUntil(Now());
-      if (IsAllowed(injury)) return true;
-      if (Now() >= until) return false;
-      Wait(Now() + milliseconds(200));
-    }
-  }
-
-  bool IsAllowed(const Injury& injury) {
-    if (injury.role == Role::kNodeManager) return cluster_.IsWhole(Role::kNodeManager);
-    if (!TouchesDatabases(injury)) return true;
-    return Now() >= suffered_until_ && cluster_.IsWhole(Role::kDatabase) &&
-           static_cast<std::int64_t>(ledger_.Unfetched(Now()).size()) >= kMinUnfetched &&
-           HaveTheirCopies();
-  }
-
-  /// Whether all databases have the results that were announced while one of them suffered.
-  bool HaveTheirCopies() {
-    std::vector<std::unique_ptr<v1::DatabaseService::Stub>> databases;
-    for (const local::ProcessRecord& record : cluster_.Ready(Role::kDatabase))
-      databases.push_back(v1::DatabaseService::NewStub(rpc::MakeChannel(record.address)));
-    for (const std::string& uid : ledger_.Unfetched(suffered_until_)) {
-      v1::GetJobRecordRequest request;
-      request.set_uid(uid);
-      for (const auto& database : databases) {
-        const auto record =
-            rpc::Call(*database, &v1::DatabaseService::Stub::GetJob, request, kAnswer);
-        if (!(record.ok() && record->has_bytes()) && ledger_.MustBeThere(uid)) return false;
-      }
-    }
-    return true;
-  }
-
-  const RunOptions& options_;
   Cluster& cluster_;
   const Ledger& ledger_;
-  RunReport& report_;
-  std::vector<Active> active_;  // By heal_at.
-  base::MonotonicTime suffered_until_ = base::MonotonicTime::min();
 };
+
+/// Reads the record of every job that a database still has.
+std::int64_t CountGivenAgain(const Cluster& cluster, const Ledger& ledger) {
+  const Databases databases = DatabasesOf(cluster);
+  std::int64_t again = 0;
+  for (const std::string& uid : ledger.Uids()) {
+    for (const auto& database : databases) {
+      const auto record = ReadRecord(*database, uid);
+      if (!record.ok()) continue;
+      again += record->attempt() > 0 || std::ranges::any_of(record->holders(), [](const auto& one) {
+                 return one.attempt() > 0;
+               });
+      break;
+    }
+  }
+  return again;
+}
+
+nlohmann::json ToJson(const Latency& latency) {
+  return {{"jobs", latency.jobs}, {"p50_s", latency.p50}, {"p99_s", latency.p99}};
+}
+
+std::string ToText(const Latency& latency) {
+  return absl::StrCat(latency.jobs, " jobs, p50 ", latency.p50, " s, p99 ", latency.p99, " s");
+}
 
 }  // namespace
 
@@ -173,6 +97,12 @@ nlohmann::json ToJson(const RunReport& report, const RunOptions& options) {
                          {"refused", report.refused},
                          {"unfetched", report.unfetched},
                          {"trouble", report.trouble},
+                         {"latency",
+                          {{"before", ToJson(report.before)},
+                           {"during", ToJson(report.during)},
+                           {"unwatched", report.unwatched}}},
+                         {"given_again", report.given_again},
+                         {"failovers", report.failovers},
                          {"faults", nlohmann::json::object()},
                          {"shown", nlohmann::json::array()}};
   for (const auto& [fault, struck] : report.faults) {
@@ -197,6 +127,9 @@ std::string ToText(const RunReport& report) {
     absl::StrAppend(&text, count, " ", name, "\n");
   for (const auto& [reason, count] : report.refused)
     absl::StrAppend(&text, count, " not accepted: ", reason, "\n");
+  absl::StrAppend(&text, "latency before the faults: ", ToText(report.before),
+                  "\n        and during them: ", ToText(report.during), "\n", report.given_again,
+                  " jobs given again to an instance\n");
   for (const std::string& trouble : report.trouble)
     absl::StrAppend(&text, "TROUBLE ", trouble, "\n");
   for (const auto& [kind, count] : report.verdict.ByKind())
@@ -219,21 +152,40 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   RunReport report;
   Ledger ledger;
   Proxies proxies(*cluster);
-  LedgerLoad load({.seed = options.seed,
-                   .largest_bytes = options.largest_bytes,
-                   .cancel_percent = options.cancel_percent},
-                  ledger, proxies);
+  Stopwatch stopwatch;
+  std::optional<EndWatch> watch(std::in_place, ledger, proxies, stopwatch);
+  LoadOptions load_options{.seed = options.seed,
+                           .largest_bytes = options.largest_bytes,
+                           .cancel_percent = options.cancel_percent,
+                           .fetch_all = options.plants.fetch_all};
+  // A watch would announce results before the load can fetch them.
+  if (!options.plants.fetch_all) {
+    load_options.accepted = [&watch](const std::string& uid, base::MonotonicTime sent) {
+      watch->Watch(uid, sent);
+    };
+  }
+  LedgerLoad load(load_options, ledger, proxies);
   load.Start();
-  testing::Eventually(base::Scaled(kWarmUp), [&] {
-    return static_cast<std::int64_t>(ledger.Unfetched(Now()).size()) >= kMinUnfetched;
-  });
-  LedgerNemesis(options, *cluster, ledger, report).Run();
+  WarmUp(options, ledger);
+  const auto hurt_from = Now();
+  ClusterPatient patient(*cluster, ledger);
+  Hurt(options, patient, ledger, report);
   load.Stop();
   report.refused = load.Refused();
+  report.unwatched = watch->unwatched();
+  watch.reset();
+  report.before = stopwatch.Of(base::MonotonicTime::min(), hurt_from);
+  report.during = stopwatch.Of(hurt_from, base::MonotonicTime::max());
+  base::Duration audit_limit = AuditLimit(options);
+  if (options.plants.loss || options.plants.second_end) {
+    ONEPIECE_RETURN_IF_ERROR(Plant(options.plants, *cluster, ledger));
+    audit_limit = kPlantedAudit;
+  }
   options.say("the audit begins");
-  ProxySource source(proxies, Now() + base::Scaled(kAudit + options.length / 4));
+  ProxySource source(proxies, Now() + base::Scaled(audit_limit));
   Audit(ledger, source);
   report.verdict = ledger.Judge();
+  report.given_again = CountGivenAgain(*cluster, ledger);
   if (!report.verdict.violations.empty()) report.logs = cluster->Logs();
   return report;
 }

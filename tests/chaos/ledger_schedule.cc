@@ -17,7 +17,7 @@ using paxos::sim::Random;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirst(3'000);  // The load has announced something by then.
-constexpr double kShortestGapMs = 500, kLongestGapMs = 8'000;
+constexpr double kShortestGapMs = 500, kLongestGapMs = 8'000;  // At kFaultsPerMinute.
 constexpr int kDraws = 20;  // Until one keeps the rules; then time passes.
 
 struct Suffering {
@@ -138,8 +138,8 @@ std::string ToText(const Injury& injury) {
 milliseconds RecoveryOf(Role role) { return milliseconds(IsDatabases(role) ? 15'000 : 5'000); }
 
 std::vector<Injury> MakeSchedule(std::uint64_t seed, milliseconds length,
-                                 const std::vector<FaultKind>& faults,
-                                 const Population& population) {
+                                 const std::vector<FaultKind>& faults, const Population& population,
+                                 double faults_per_minute) {
   std::vector<Injury> schedule;
   if (faults.empty()) return schedule;
   Random random(seed);
@@ -154,7 +154,8 @@ std::vector<Injury> MakeSchedule(std::uint64_t seed, milliseconds length,
       schedule.push_back(injury);
       break;
     }
-    now += milliseconds(std::lround(random.LogBetween(kShortestGapMs, kLongestGapMs)));
+    now += milliseconds(std::lround(random.LogBetween(kShortestGapMs, kLongestGapMs) *
+                                    (kFaultsPerMinute / faults_per_minute)));
   }
   return schedule;
 }

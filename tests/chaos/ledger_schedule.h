@@ -70,9 +70,13 @@ using Population = std::vector<int>;
 /// How long a process suffers from a fault that has ended: it starts again, or catches up.
 std::chrono::milliseconds RecoveryOf(Role role);
 
-/// Returns the injuries in the order in which they begin.
+/// How often faults strike on average. The rules leave fewer.
+inline constexpr double kFaultsPerMinute = 22;
+
+/// Returns the injuries in the order in which they begin. Another rate changes nothing but the
+/// gaps, as long as the rules allow the same injuries.
 std::vector<Injury> MakeSchedule(std::uint64_t seed, std::chrono::milliseconds length,
-                                 const std::vector<FaultKind>& faults,
-                                 const Population& population);
+                                 const std::vector<FaultKind>& faults, const Population& population,
+                                 double faults_per_minute = kFaultsPerMinute);
 
 }  // namespace onepiece::ledger

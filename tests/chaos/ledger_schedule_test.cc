@@ -3,6 +3,7 @@
 
 #include <QtTest>
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "cluster/base/status.h"
@@ -116,6 +117,21 @@ class LedgerScheduleTest : public QObject {
     for (const FaultKind& kind : FaultKinds()) roles += kind.roles.size();
     QCOMPARE(sufferers.size(), roles);
     QCOMPARE(victims.size(), std::size_t{2 + 4 + 2 + 3 + 1});
+  }
+
+  void Rate_IsThatOfTheFaults_data() {
+    QTest::addColumn<double>("per_minute");
+    QTest::newRow("as usual") << kFaultsPerMinute;
+    QTest::newRow("few") << 5.;
+  }
+  void Rate_IsThatOfTheFaults() {
+    QFETCH(double, per_minute);
+    // So many processes that the rules hardly ever forbid an injury.
+    const Population many = {0, 1000, 0, 0, 0};
+    const auto schedule =
+        MakeSchedule(7, minutes(300), *ParseFaults("kill_instance"), many, per_minute);
+    const double rate = static_cast<double>(schedule.size()) / 300;
+    QVERIFY2(std::abs(rate - per_minute) < per_minute / 10, qPrintable(QString::number(rate)));
   }
 
   void ParseFaults_NamesThem() {

@@ -9,6 +9,8 @@
 #include "cluster/base/status.h"
 #include "tests/chaos/ledger_audit.h"
 #include "tests/chaos/ledger_bytes.h"
+#include "tests/chaos/ledger_latency.h"
+#include "tests/chaos/ledger_run.h"
 #include "tests/test_main.h"
 
 namespace onepiece::ledger {
@@ -293,6 +295,50 @@ class LedgerTest : public QObject {
     job.Told(Says("p1", Job::SUCCEEDED, 4));
     QCOMPARE(CountOf(job.ledger, "came_back"), 1);
     QCOMPARE(KindsOf(job.ledger), std::string());
+  }
+
+  void RunWhoseFaultsMetNothing_IsBlind_AndDoesNotHold_data() {
+    QTest::addColumn<int>("announced");
+    QTest::addColumn<int>("unfetched");  // At the second of two faults.
+    QTest::addColumn<bool>("blind");
+    const int least = static_cast<int>(kMinUnfetched);
+    QTest::newRow("enough") << 100 << least << false;
+    QTest::newRow("a fault had nothing to take") << 100 << least - 1 << true;
+    QTest::newRow("hardly anything was announced") << least - 1 << least << true;
+  }
+  void RunWhoseFaultsMetNothing_IsBlind_AndDoesNotHold() {
+    QFETCH(int, announced);
+    QFETCH(int, unfetched);
+    QFETCH(bool, blind);
+    RunReport report;
+    report.verdict.counts["announced"] = announced;
+    report.unfetched = {100, unfetched};
+    QCOMPARE(report.Blind(), blind);
+    QCOMPARE(report.Held(), !blind);
+  }
+  void RunWithAViolation_OrASkippedFault_DoesNotHold() {
+    RunReport report;
+    report.verdict.counts["announced"] = 100;
+    QVERIFY(report.Held());
+    report.faults["kill_database"].skipped = 1;
+    QVERIFY(!report.Held());
+    report.faults.clear();
+    report.verdict.violations.push_back({"lost", kUid, ""});
+    QVERIFY(!report.Held());
+  }
+
+  void Stopwatch_KnowsTheQuantiles_OfAStretch() {
+    Stopwatch stopwatch;
+    QCOMPARE(stopwatch.Of(At(0), At(1000)).jobs, 0);
+    for (int i = 1; i <= 200; ++i) stopwatch.Add(At(i), seconds(i));
+    const Latency first = stopwatch.Of(At(1), At(101));
+    QCOMPARE(first.jobs, 100);
+    QCOMPARE(first.p50, 50.);
+    QCOMPARE(first.p99, 99.);
+    const Latency one = stopwatch.Of(At(200), base::MonotonicTime::max());
+    QCOMPARE(one.jobs, 1);
+    QCOMPARE(one.p50, 200.);
+    QCOMPARE(one.p99, 200.);
   }
 
   void Bytes_InPieces_AreTheSame() {
