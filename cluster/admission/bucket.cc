@@ -22,8 +22,7 @@ Bucket::Bucket(std::string pool, const Size& size, base::MonotonicTime now)
       job_(size.job),
       trials_(size.trials),
       level_(size.depth),
-      filled_at_(now),
-      closed_until_(now) {}
+      filled_at_(now) {}
 
 void Bucket::Resize(const Size& size, base::MonotonicTime now) {
   Refill(now);
@@ -37,6 +36,18 @@ void Bucket::Resize(const Size& size, base::MonotonicTime now) {
 void Bucket::Refill(base::MonotonicTime now) {
   level_ = std::min(depth_, level_ + rate_ * base::ToSeconds(now - filled_at_));
   filled_at_ = now;
+}
+
+void Bucket::Lower(double most, base::MonotonicTime now) {
+  Refill(now);
+  if (level_ <= most) return;
+  const double gone = level_ - most;
+  level_ = most;
+  double saved = 0;
+  for (const double account : accounts_) saved += std::max(0.0, account);
+  // Nobody owes what is left of `gone`: those who pay for a wrong estimate are all tenants.
+  const double kept = saved > gone ? 1 - gone / saved : 0;
+  for (double& account : accounts_) account *= account > 0 ? kept : 1;
 }
 
 void Bucket::Share(std::span<const Place> tenants) {
@@ -66,7 +77,6 @@ Bucket::Answer Bucket::Ask(Place place, std::span<const Place> tenants, int prio
   Refill(now);
   Share(tenants);
   if (rate_ <= 0) return {Verdict::kEmpty, kNobodyWorksWait};
-  if (now < closed_until_) return {Verdict::kEmpty, base::ToSeconds(closed_until_ - now)};
   const double floor = priority > 0 ? -depth_ : priority < 0 ? depth_ / 2 : 0;
   if (level_ <= floor) return {Verdict::kEmpty, (floor - level_) / rate_};
   // A full bucket loses its incoming tokens, so it refuses nobody for its share.

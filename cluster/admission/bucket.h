@@ -45,8 +45,9 @@ class Bucket {
 
   /// Changes the size and keeps the level, up to the new depth.
   void Resize(const Size& size, base::MonotonicTime now);
-  /// Gives no tokens before `until`.
-  void CloseUntil(base::MonotonicTime until) { closed_until_ = until; }
+  /// Lowers the level to `most` when it is above it. `most` may be below 0. What goes is taken from
+  /// the tenants that have saved up tokens, in proportion.
+  void Lower(double most, base::MonotonicTime now);
   /// Answers whether the tenant at `place` may have tokens. `tenants` are the places that have an
   /// account, including this one.
   Answer Ask(Place place, std::span<const Place> tenants, int priority, base::MonotonicTime now);
@@ -78,7 +79,7 @@ class Bucket {
   double rate_ = 0, depth_ = 0, job_ = 0;
   int trials_ = 1, trying_ = 0;
   double level_ = 0;
-  base::MonotonicTime filled_at_, closed_until_;
+  base::MonotonicTime filled_at_;
   std::array<double, kMaxTenants + 1> accounts_{};
 };
 

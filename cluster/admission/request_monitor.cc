@@ -38,6 +38,7 @@ constexpr double kTrialRetryS = 0.5;
 constexpr char kUnknownHint[] =
     ": until five jobs have been measured there, about two for each worker are let in at a time; "
     "where they take long, submit again when one has ended";
+/// The longest time for which a reported backlog alone closes a pool.
 constexpr double kMaxClosedS = 3600;
 /// The limit of the other sets' headroom in the metadata.
 constexpr std::size_t kMaxHeadroomBytes = 400;
@@ -198,6 +199,8 @@ struct RequestMonitor::State {
   RecentUids refused ABSL_GUARDED_BY(mutex);
 
   void SetCosts(const v1::Capacity& capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  [[nodiscard]] double LevelBy(const v1::PoolCapacity& pool, const PoolJobs& mean,
+                               double rate) const;
   void SetPool(const v1::PoolCapacity& pool, double share, const PoolJobs& mean,
                base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   Place Enter(const std::string& tenant, base::MonotonicTime now)
@@ -245,6 +248,18 @@ void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
   }
 }
 
+// The bucket is a model of the pool's queue: what it lacks to be full is what should be queued. A
+// cost that is too low lets the real queue grow beside the model, so the reported queue corrects
+// it. Only downwards: jobs that are under way, and not yet reported, are in the model alone.
+double RequestMonitor::State::LevelBy(const v1::PoolCapacity& pool, const PoolJobs& mean,
+                                      double rate) const {
+  if (pool.workers() <= 0) return 0;
+  const double backlog_s =
+      OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / pool.workers();
+  const double spare_s = base::ToSeconds(options.max_backlog) + mean.Mean() - backlog_s;
+  return rate * std::max(spare_s, -kMaxClosedS);
+}
+
 void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
                                     const PoolJobs& mean, base::MonotonicTime now) {
   const double workers = std::max(0, pool.workers());
@@ -260,14 +275,7 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
     bucket->Resize(size, now);
   }
   named.insert(pool.pool());
-  // The pool is closed only for the time that working off the backlog takes, because the next
-  // report may be late.
-  double closed_s = 0;
-  if (workers > 0) {
-    const double backlog = OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / workers;
-    closed_s = OrZero(backlog - std::max(base::ToSeconds(options.max_backlog), mean.Mean()));
-  }
-  bucket->CloseUntil(now + base::FromSeconds(std::min(closed_s, kMaxClosedS)));
+  bucket->Lower(LevelBy(pool, mean, size.rate), now);
 }
 
 void RequestMonitor::Update(const v1::Capacity& capacity) {

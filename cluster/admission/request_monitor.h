@@ -39,9 +39,9 @@ struct RequestMonitorOptions {
   double admission_share = 0.95;
   /// The worker seconds that an idle pool saves up, as time of the whole pool.
   base::Duration burst = std::chrono::seconds(1);
-  /// A pool admits nothing while it has more work queued than this and more than one job for each
-  /// worker, because an estimate was wrong.
-  base::Duration max_backlog = std::chrono::seconds(10);
+  /// A pool admits nothing while it has more work queued than this and one job for each worker,
+  /// because an estimate was wrong. It should be longer than reports are late, or pools run dry.
+  base::Duration max_backlog = std::chrono::seconds(1);
 };
 
 /// The tokens of one pool.
@@ -58,6 +58,10 @@ struct PoolLevel {
 /// docs/elasticity.md), shared pools serve several applications, and a job pays for its steps and
 /// shape. A bucket that is not empty admits one job and may fall below zero. The next job then
 /// waits until the debt is paid off. A pool without workers admits nothing.
+///
+/// Backlog. A bucket that is not full models the pool's queue. When more is queued than the model
+/// says, a cost is too low, and each Update() lowers the bucket to what max_backlog leaves. Updates
+/// never raise a bucket, because a report does not know the jobs that are under way.
 ///
 /// Unknown costs. A stage's cost is known once capacity::kMinSamples jobs were measured. It stays
 /// as it was until new jobs are measured. Jobs pay nothing for an unknown cost, but only two such

@@ -186,6 +186,12 @@ absl::StatusOr<v1::OpenSegmentResponse> ValueAccess::OpenSegment(
 }
 
 absl::Status ValueAccess::CheckRoom(std::int64_t bytes) const {
+  if (bytes > budget_bytes_) {
+    return base::MakeError(absl::StatusCode::kResourceExhausted, "RESULT_BUDGET_EXCEEDED",
+                           "a result of " + std::to_string(bytes) +
+                               " bytes never fits into a database's memory (budget_bytes, " +
+                               std::to_string(budget_bytes_) + "): raise that setting");
+  }
   if (reservations_.size() < kMaxReservations && bytes <= budget_bytes_ - reserved_bytes_) {
     return absl::OkStatus();
   }

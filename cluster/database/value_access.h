@@ -66,7 +66,8 @@ class ValueAccess {
   /// result by message.
   ///
   /// Errors: INVALID_ARGUMENT (BAD_UID, BAD_NODE, BAD_TIME, BAD_ARTIFACTS), RESOURCE_EXHAUSTED
-  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL).
+  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL; RESULT_BUDGET_EXCEEDED: it is larger than the whole
+  /// budget, so there will never be room).
   absl::StatusOr<v1::ReserveResultResponse> Reserve(const v1::ReserveResultRequest& request,
                                                     const Store& store);
   /// Ends a reservation and keeps the written result. It reads the bytes once, to check them.

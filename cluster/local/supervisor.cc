@@ -28,6 +28,8 @@ using std::chrono::seconds;
 /// The interval at which the supervisor looks for files that it waits for.
 constexpr milliseconds kLook(20);
 constexpr seconds kStable(30);  ///< After this long, a process gets the first backoff again.
+/// How often the NodeManager is asked while a process may be silent.
+constexpr int kAsksInSilence = 10;
 constexpr std::uintmax_t kMaxLogBytes = std::uintmax_t{16} << 20;
 
 base::MonotonicTime Now() { return base::SystemClock().Now(); }
@@ -86,6 +88,7 @@ absl::StatusOr<Readiness> AskNodeManager(const std::vector<std::string>& nodeman
     const bool idle = node.state() == v1::Node::STARTING && node.detail() == "idle";
     if (node.state() == v1::Node::READY || (idle && idle_is_ready))
       readiness.ready.insert(node.pid());
+    if (node.state() == v1::Node::DEAD) readiness.silent[node.node_id()] = node.pid();
     if (node.detail().starts_with("loading failed")) readiness.failed[node.pid()] = node.detail();
   }
   return readiness;
@@ -141,7 +144,9 @@ std::string LastComplaint(const std::string& log_path) {
 }
 
 Supervisor::Supervisor(SupervisorOptions options, SupervisorSignals& signals)
-    : options_(std::move(options)), signals_(signals) {
+    : options_(std::move(options)),
+      signals_(signals),
+      silence_(options_.silence, options_.plan.nodes.size() - options_.plan.nodemanagers) {
   ONEPIECE_CHECK(!options_.plan.nodes.empty());
   if (!options_.readiness) options_.readiness = AskNodeManager;
   for (const auto& plan : options_.plan.nodes) {
@@ -374,8 +379,40 @@ void Supervisor::Run() {
       if (child.process.pid == 0 && Now() >= child.restart_at) Restart(child);
       if (child.process.pid != 0 && !child.ready) ReadReadyFile(child);
     }
+    KillTheSilent();
     BoundLogs();
   }
+}
+
+// The kernel reports a process that ends. A process that stands still (stopped, or without memory)
+// ends nothing, and only the NodeManager knows that it is away.
+void Supervisor::KillTheSilent() {
+  if (!asked_.valid()) {
+    if (Now() < ask_at_) return;
+    ask_at_ = Now() + options_.silence.first / kAsksInSilence;
+    // The call lasts until its timeout while no NodeManager answers, and processes that die must be
+    // restarted meanwhile.
+    asked_ = std::async(std::launch::async, options_.readiness, state_.nodemanagers);
+    return;
+  }
+  if (asked_.wait_for(seconds(0)) != std::future_status::ready) return;
+  const absl::StatusOr<Readiness> said = asked_.get();
+  if (!said.ok()) return silence_.HearNothing();
+  SilentNodes silent;
+  for (const Child& child : children_) {
+    // The NodeManager may still name the process before this one, which is gone.
+    const auto known = said->silent.find(child.plan.node_id);
+    if (known != said->silent.end() && child.ready && known->second == child.process.pid)
+      silent.insert(*known);
+  }
+  const std::optional<std::string> given_up = silence_.Hear(silent, Now());
+  if (!given_up.has_value()) return;
+  spdlog::error(
+      "{} pid={} runs, and the NodeManager has not heard it for more than {} s: it is killed, to "
+      "start again",
+      *given_up, silent.at(*given_up),
+      std::chrono::duration_cast<seconds>(options_.silence.first).count());
+  kill(silent.at(*given_up), SIGKILL);  // Run() reaps it. SIGTERM would wait in a stopped process.
 }
 
 void Supervisor::BoundLogs() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/local/data_dir.h"
 #include "cluster/local/plan.h"
+#include "cluster/local/silence.h"
 
 namespace onepiece::local {
 
@@ -46,6 +48,7 @@ struct Readiness {
   std::set<std::int32_t> ready;
   std::map<std::int32_t, std::string> failed;  ///< Nodes that cannot load their stage, and why.
   std::vector<std::string> vacant;  ///< NodeManager seats whose replica has not joined yet.
+  SilentNodes silent;               ///< Nodes that count as dead.
 };
 
 struct SupervisorOptions {
@@ -54,7 +57,7 @@ struct SupervisorOptions {
   /// Is called at every step of Start(). Returns false to give up, because nobody waits for this
   /// cluster any more.
   std::function<bool(const Progress&)> on_progress;
-  /// By default it asks the NodeManager.
+  /// By default it asks the NodeManager. While the cluster runs, a thread of its own calls it.
   std::function<absl::StatusOr<Readiness>(const std::vector<std::string>& nodemanagers)> readiness;
   /// The limit for the processes to write their ready files, and for the nodes to become READY.
   base::Duration start_limit = base::Scaled(std::chrono::seconds(120));
@@ -62,6 +65,10 @@ struct SupervisorOptions {
   base::Duration stop_limit = base::Scaled(std::chrono::seconds(10));
   base::Duration first_backoff = std::chrono::milliseconds(200);
   base::Duration max_backoff = std::chrono::seconds(5);
+  /// When a process that runs, and that the NodeManager counts as dead, is killed and started
+  /// again.
+  SilenceLimits silence = {.first = base::Scaled(std::chrono::seconds(30)),
+                           .longest = base::Scaled(std::chrono::minutes(10))};
 };
 
 /// The supervisor of one cluster.
@@ -87,7 +94,8 @@ class Supervisor {
   /// INVALID_ARGUMENT (BAD_CONFIG: a process ended because of its configuration),
   /// DEADLINE_EXCEEDED, CANCELLED (a signal came, or on_progress returned false).
   absl::Status Start();
-  /// Restarts processes that end, with backoff, until a signal asks the cluster to end.
+  /// Restarts processes that end, and kills those that stay silent (SilenceJudge), with backoff,
+  /// until a signal asks the cluster to end.
   void Run();
   /// Ends every process by SIGTERM, then SIGKILL, the NodeManagers last. Cleans up the data
   /// directory. A second call has no effect.
@@ -119,6 +127,7 @@ class Supervisor {
   absl::Status EndedEarly(const Child& child) const;
   void StopChildren(std::size_t first, std::size_t end);
   void Restart(Child& child);
+  void KillTheSilent();
   void SaveState();
   void BoundLogs();
 
@@ -129,6 +138,10 @@ class Supervisor {
   base::MonotonicTime logs_checked_{};
   int last_exit_ = 0;  ///< The wait status of the child that Reap() returned last.
   bool stopped_ = true;
+  SilenceJudge silence_;
+  base::MonotonicTime ask_at_{};  ///< When the NodeManager is next asked who is silent.
+  // Its thread ends with the supervisor. Nobody waits for it before.
+  std::future<absl::StatusOr<Readiness>> asked_;
 };
 
 /// Returns the message of the last error in a service's log, else its last line. Empty when there

@@ -54,8 +54,9 @@ class RemoteValues {
   /// when the database does not keep it (it is late, or over the budget).
   ///
   /// Errors: INVALID_ARGUMENT (BAD_RESULT: not such a message), RESOURCE_EXHAUSTED (no room to
-  /// write it now), UNAVAILABLE, DEADLINE_EXCEEDED. After the last three the caller may send the
-  /// result by message: a result that the database already has does no harm.
+  /// write it now; RESULT_BUDGET_EXCEEDED: nor ever), UNAVAILABLE, DEADLINE_EXCEEDED. After the
+  /// last three the caller may send the result by message: a result that the database already has
+  /// does no harm.
   virtual absl::StatusOr<bool> Put(const message::Message& message,
                                    base::MonotonicTime deadline) = 0;
 

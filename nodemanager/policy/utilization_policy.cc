@@ -411,13 +411,14 @@ std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const Pool
 }
 
 // True when the worker seconds that the move gains in a window are at least those that are lost
-// while the instance drains and loads.
+// while the instance drains and loads. A move that gains nothing never pays, even when it seems to
+// cost nothing because nobody has measured how long a load takes.
 bool Decider::PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
                       double busy_after) const {
   double gain = std::min(moved_workers, to.load / config_.threshold() - to.workers);
   if (busy_after > config_.threshold()) gain *= 1 - busy_after / to.Busy();
   const double load_s = std::isfinite(to.view->load_s) ? std::max(0.0, to.view->load_s) : 0;
-  return gain * config_.window_s() >= moved_workers * (load_s + from.drain_s);
+  return gain > 0 && gain * config_.window_s() >= moved_workers * (load_s + from.drain_s);
 }
 
 bool Decider::ScaleIn() {

@@ -12,7 +12,8 @@ namespace onepiece::instance {
 namespace {
 
 constexpr auto kMinProgressInterval = std::chrono::milliseconds(100);
-constexpr auto kRetryPause = std::chrono::milliseconds(200);
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(200);
+constexpr base::Duration kLongestPause = std::chrono::seconds(3);
 // How long the last attempts may take when the reporter ends.
 constexpr auto kFlushLimit = std::chrono::seconds(3);
 constexpr auto kIdleWait = std::chrono::hours(24);
@@ -59,6 +60,7 @@ JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock)
     : update_(std::move(update)),
       ended_(std::move(ended)),
       clock_(clock),
+      random_(base::RandomU64()),
       thread_([this](const std::stop_token& stop) { Main(stop); }) {}
 
 JobReporter::~JobReporter() { Close(); }
@@ -98,9 +100,9 @@ void JobReporter::Main(const std::stop_token& stop) {
     if (pending_count_ == 0 && stop.stop_requested()) return;
     lock.Unlock();
     if (stop.stop_requested()) return Flush();
-    const bool all_sent = SendRound();
+    SendRound();
     // The pause coalesces progress: steps that come meanwhile replace each other.
-    clock_.Pause(stop, all_sent ? kMinProgressInterval : kRetryPause);
+    clock_.Pause(stop, kMinProgressInterval);
   }
 }
 
@@ -127,13 +129,17 @@ void JobReporter::Flush() {
   }
 }
 
-bool JobReporter::SendRound() {
+void JobReporter::SendRound() {
   std::map<base::Uid, std::deque<Pending>> round;
   {
     const base::MutexLock lock(mutex_);
-    round.swap(pending_);
+    const base::MonotonicTime now = clock_.Now();
+    for (auto job = pending_.begin(); job != pending_.end();) {
+      const auto next = std::next(job);
+      if (job->second.front().due <= now) round.insert(pending_.extract(job));
+      job = next;
+    }
   }
-  bool all_sent = true;
   for (auto& [uid, queue] : round) {
     std::size_t sent = 0;
     // The first update that must be retried holds up those behind it, which keeps the order of the
@@ -145,13 +151,19 @@ bool JobReporter::SendRound() {
     const base::MutexLock lock(mutex_);
     pending_count_ -= sent;
     if (queue.empty()) continue;
-    all_sent = false;
     // Updates that came meanwhile go behind those that must be retried.
     auto& newer = pending_[uid];
     newer.insert(newer.begin(), std::make_move_iterator(queue.begin()),
                  std::make_move_iterator(queue.end()));
   }
-  return all_sent;
+}
+
+void JobReporter::BackOff(Pending& pending) {
+  pending.pause = std::clamp(pending.pause * 2, kFirstPause, kLongestPause);
+  // Instances whose updates failed together do not come back together.
+  const base::Duration::rep full = base::Scaled(pending.pause).count();
+  pending.due = clock_.Now() + base::Duration(std::uniform_int_distribution<base::Duration::rep>(
+                                   full / 2, full)(random_));
 }
 
 JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
@@ -164,12 +176,19 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
       ended_(uid);
     return Answer::kDone;
   }
-  const bool again = !IsDefinite(record.status()) && !pending.progress_only;
-  if (!again || !pending.refused) {
+  const base::MonotonicTime now = clock_.Now();
+  const bool first = !pending.refused.has_value();
+  if (first) pending.refused = now;
+  const bool over = now - *pending.refused >= kLongestLife;
+  const bool again = !IsDefinite(record.status()) && !pending.progress_only && !over;
+  if (!again || first) {
     spdlog::warn("uid={} update of the job record failed{}: {}", uid.ToString(),
-                 again ? ", and is repeated" : "", base::Message(record.status()));
+                 again  ? ", and is repeated"
+                 : over ? " for a day, and is given up"
+                        : "",
+                 base::Message(record.status()));
   }
-  pending.refused = true;
+  if (again) BackOff(pending);
   return again ? Answer::kAgain : Answer::kDone;
 }
 

@@ -7,6 +7,8 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -23,9 +25,11 @@ namespace onepiece::instance {
 /// the newest step of a job waits, and the steps of a job are sent at most ten times a second.
 ///
 /// It repeats every other update until the answer is definite: a database has it, or it refuses the
-/// update for good (INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION). Updates of a job that wait
-/// are joined into one where possible. Beyond kMaxPending only progress is dropped. Whoever takes
-/// work in asks full() first, so that what is held bounds what can still be reported.
+/// update for good (INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION). The pauses between attempts
+/// grow from 200 ms to 3 s, for each job by itself. After kLongestLife, when the record is over
+/// anyway, an update is given up, and logged. Updates of a job that wait are joined into one where
+/// possible. Beyond kMaxPending only progress is dropped. Whoever takes work in asks full() first,
+/// so that what is held bounds what can still be reported.
 ///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
@@ -37,6 +41,8 @@ class JobReporter {
   /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
   using Ended = std::function<void(const base::Uid&)>;
   static constexpr std::size_t kMaxPending = 10'000;
+  /// Databases that answer at all forget a record, and say so, long before.
+  static constexpr base::Duration kLongestLife = std::chrono::hours(24);
 
   JobReporter(Update update, Ended ended, base::Clock& clock);
   ~JobReporter();  ///< Close().
@@ -58,16 +64,21 @@ class JobReporter {
   struct Pending {
     v1::UpdateJobRequest request;
     bool progress_only = false;
-    bool refused = false;  ///< A database has not taken it at the first try; this is logged once.
+    /// When a database first did not take it, or none. This is logged once.
+    std::optional<base::MonotonicTime> refused;
+    base::MonotonicTime due{};  ///< It is not tried before.
+    base::Duration pause{};     ///< The last pause, without jitter.
   };
   enum class Answer : std::uint8_t { kDone, kAgain };
 
   void Main(const std::stop_token& stop);
   // Takes kFlushLimit in all.
   void Flush();
-  // Sends the pending updates of every job. Returns false when any of them must be retried.
-  bool SendRound();
+  // Sends the pending updates of every job that are due.
+  void SendRound();
   Answer Send(const base::Uid& uid, Pending& pending);
+  // Says when the update, which a database did not take, is tried next.
+  void BackOff(Pending& pending);
 
   const Update update_;
   const Ended ended_;
@@ -76,6 +87,7 @@ class JobReporter {
   base::CondVar changed_;
   std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);
   std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::minstd_rand random_;  // Used by the thread only.
   std::jthread thread_;
 };
 

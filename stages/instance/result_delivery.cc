@@ -14,14 +14,25 @@ namespace {
 
 /// This is shorter than the life of a reservation.
 constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
+/// The reason of a database whose whole budget is smaller than the result.
+constexpr char kTooLarge[] = "RESULT_BUDGET_EXCEEDED";
 /// Between attempts to write a result that no ring holds.
 constexpr base::Duration kPause = std::chrono::milliseconds(250);
 
-/// Returns nullopt when no database took the result so. A result that a database has all the same
-/// does no harm.
-std::optional<node::Delivered> Write(const message::Message& message, const node::Routing& routing,
-                                     const ResultWays& ways, base::MonotonicTime deadline) {
-  for (const v1::Endpoint& database : routing.DatabasesFor(message.header.uid)) {
+struct Written {
+  /// Where it is, or none when no database took the result so. A result that a database has all the
+  /// same does no harm.
+  std::optional<node::Delivered> at;
+  /// An error when no database can ever take it.
+  absl::Status never;
+};
+
+Written Write(const message::Message& message, const node::Routing& routing, const ResultWays& ways,
+              base::MonotonicTime deadline) {
+  const auto databases = routing.DatabasesFor(message.header.uid);
+  std::size_t too_small = 0;
+  absl::Status never;
+  for (const v1::Endpoint& database : databases) {
     const base::MonotonicTime now = ways.clock.Now();
     if (now >= deadline) break;
     telemetry::ScopedSpan span(ways.spans, message.header.uid, "send");
@@ -30,14 +41,21 @@ std::optional<node::Delivered> Write(const message::Message& message, const node
         ways.values.At(database.address())
             ->Put(message, std::min(deadline, now + base::Scaled(kPutTimeout)));
     span.Set("outcome", stored.ok() ? "written" : base::GetReason(stored.status()).reason);
-    if (stored.ok())
-      return node::Delivered{.endpoint = database,
-                             .attempt = message.header.attempt,
-                             .routing_epoch = routing.epoch()};
+    if (stored.ok()) {
+      return {.at = node::Delivered{.endpoint = database,
+                                    .attempt = message.header.attempt,
+                                    .routing_epoch = routing.epoch()}};
+    }
+    if (base::GetReason(stored.status()).reason == kTooLarge) {
+      ++too_small;
+      never = base::MakeError(absl::StatusCode::kFailedPrecondition, kTooLarge,
+                              base::Message(stored.status()));
+    }
     spdlog::info("uid={} the result was not written to {}: {}", message.header.uid.ToString(),
                  database.node_id(), base::Message(stored.status()));
   }
-  return std::nullopt;
+  // A database that is away may have a larger budget.
+  return {.never = too_small == databases.size() ? never : absl::OkStatus()};
 }
 
 }  // namespace
@@ -56,7 +74,8 @@ absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
                                               base::MonotonicTime deadline) {
   const base::MonotonicTime until = std::min(deadline, ways.clock.Now() + patience);
   if (values::IsForPut(message)) {
-    if (auto written = Write(message, routing, ways, deadline)) return *std::move(written);
+    if (auto written = Write(message, routing, ways, deadline); written.at.has_value())
+      return *std::move(written.at);
   }
   absl::StatusOr<node::Delivered> sent =
       ways.send(node::Destination::DatabasesFor(message.header.uid));
@@ -66,7 +85,9 @@ absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
   // No ring holds it, so a database must have room. The pauses keep the caller, who retries at
   // once, from asking without end.
   while (true) {
-    if (auto written = Write(message, routing, ways, deadline)) return *std::move(written);
+    auto written = Write(message, routing, ways, deadline);
+    if (written.at.has_value()) return *std::move(written.at);
+    ONEPIECE_RETURN_IF_ERROR(written.never);
     if (ways.clock.Now() + base::Scaled(kPause) >= until) break;
     ways.clock.Pause({}, base::Scaled(kPause));
   }

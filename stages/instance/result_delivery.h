@@ -38,6 +38,9 @@ struct ResultWays {
 /// Errors:
 ///   - UNAVAILABLE (RESULT_NOT_TAKEN): the rings are too small for it, and no database has room to
 ///     write it now. Retry.
+///   - FAILED_PRECONDITION (RESULT_BUDGET_EXCEEDED): the rings are too small for it, and it is
+///   larger
+///     than the whole memory of every database. The message names the sizes and the setting.
 ///   - those of ResultWays::send; MESSAGE_TOO_LARGE only for outputs that nobody can write
 ///     (values::CanPut).
 absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,

@@ -227,27 +227,49 @@ std::vector<sdk::StageMetric> TaskManager::Metrics() {
     stage = assignment_.stage;
     for (const auto& worker : workers_) held.push_back(worker->stages());
   }
-  std::map<std::string, sdk::StageMetric> sums;
+  struct Reading {
+    std::shared_ptr<sdk::Stage> object;
+    std::vector<sdk::StageMetric> metrics;
+  };
+  std::vector<Reading> readings;
   for (const auto& stages : held) {
-    for (const auto& [model_dir, loaded] : stages) {
-      for (const sdk::StageMetric& metric : loaded->Metrics()) {
-        const auto [sum, is_new] = sums.try_emplace(metric.name, metric);
-        if (!is_new && !metric.of_process) sum->second.value += metric.value;
+    for (const auto& [model_dir, loaded] : stages) readings.push_back({loaded, loaded->Metrics()});
+  }
+  std::map<std::string, sdk::StageMetric> sums;
+  const base::MutexLock lock(mutex_);
+  for (const Reading& reading : readings) {
+    for (const sdk::StageMetric& metric : reading.metrics) {
+      const auto [sum, is_new] = sums.try_emplace(metric.name, metric);
+      if (metric.counter) {
+        counted_[{stage, metric.name}].Take(metric.of_process ? nullptr : reading.object,
+                                            metric.value);
+      } else if (!is_new && !metric.of_process) {
+        sum->second.value += metric.value;
       }
     }
   }
   std::vector<sdk::StageMetric> metrics;
-  const base::MutexLock lock(mutex_);
   for (auto& [name, metric] : sums) {
-    if (metric.counter) {
-      Counted& counted = counted_[{stage, name}];
-      if (metric.value < counted.last) counted.before += counted.last;
-      counted.last = metric.value;
-      metric.value += counted.before;
-    }
+    if (metric.counter) metric.value = counted_[{stage, name}].Total();
     metrics.push_back(std::move(metric));
   }
   return metrics;
+}
+
+void TaskManager::Counted::Take(const std::shared_ptr<sdk::Stage>& object, double value) {
+  double& last = object == nullptr ? of_process : living[object];
+  if (value < last) gone += last;
+  last = value;
+}
+
+double TaskManager::Counted::Total() {
+  double total = of_process;
+  std::erase_if(living, [&](const auto& entry) {
+    const bool over = entry.first.expired();
+    (over ? gone : total) += entry.second;
+    return over;
+  });
+  return total + gone;
 }
 
 }  // namespace onepiece::runtime

@@ -89,9 +89,15 @@ class TaskManager {
   [[nodiscard]] std::vector<sdk::StageMetric> Metrics();
 
  private:
-  // Keeps a counter growing when a newly loaded stage starts counting at zero.
+  // Keeps a counter growing when stages are unloaded, and when newly loaded ones count from zero.
   struct Counted {
-    double before = 0, last = 0;  // The sum of earlier counts; the last value of this one.
+    // Takes what an object of the stage counts now. nullptr: a number of the process.
+    void Take(const std::shared_ptr<sdk::Stage>& object, double value);
+    double Total();
+    // The counts of objects that are gone; the last count of the process; those of the objects that
+    // live. A parked object comes back with its count, so it must not count as gone.
+    double gone = 0, of_process = 0;
+    std::map<std::weak_ptr<sdk::Stage>, double, std::owner_less<std::weak_ptr<sdk::Stage>>> living;
   };
 
   void ChangeModels(const StageAssignment& assignment);

@@ -634,14 +634,18 @@ class RequestMonitorTest : public QObject {
 
   void Backlog_ClosesThePoolUntilItIsWorkedOff() {
     v1::Capacity capacity = OnePool(1, 2);
-    capacity.mutable_pools(0)->set_queued_jobs(20);  // 10 s for two workers are allowed.
+    capacity.mutable_pools(0)->set_queued_jobs(2);  // A job for each worker, and a second of both.
     Gate gate(capacity);
-    QVERIFY(gate.Ask());
-    capacity.mutable_pools(0)->set_queued_jobs(26);
+    QCOMPARE(gate.monitor.levels()[0].seconds, 2.0);
+    capacity.mutable_pools(0)->set_queued_jobs(10);
+    gate.monitor.Update(capacity);
     gate.monitor.Update(capacity);
     const absl::Status refused = gate.monitor.Admit(gate.Job());
     QCOMPARE(Reason(refused), std::string("OVERLOADED"));
     QCOMPARE(RetryS(refused), 3.0);
+    AdmissionRequest hasty = gate.Job();
+    hasty.deadline = gate.clock.WallNow() + 3500ms;
+    QCOMPARE(Metadata(gate.monitor.Admit(hasty), "estimate_ms"), std::string("4000"));
     gate.clock.Advance(2900ms);
     QVERIFY(!gate.Ask());
     gate.clock.Advance(200ms);
@@ -651,6 +655,8 @@ class RequestMonitorTest : public QObject {
     QVERIFY(!gate.Ask());
     capacity.mutable_pools(0)->set_queued_jobs(-3);
     gate.monitor.Update(capacity);
+    QVERIFY(!gate.Ask());  // The bucket fills by itself. A report never fills it.
+    gate.clock.Advance(48100ms);
     QVERIFY(gate.Ask());
     // One long job for each worker does not count as a backlog.
     v1::Capacity slow = OnePool(200, 2);
@@ -658,6 +664,23 @@ class RequestMonitorTest : public QObject {
     QVERIFY(Gate(slow).Ask());
     slow.mutable_pools(0)->set_queued_jobs(3);
     QVERIFY(!Gate(slow).Ask());
+  }
+
+  // What a backlog takes from the bucket, it takes from the tenants that have saved something up.
+  // Otherwise a tenant could be refused for a share that nobody has.
+  void Backlog_TakesFromWhatTenantsHaveSaved() {
+    v1::Capacity capacity = OnePool(0.1);
+    Gate gate(capacity);
+    QVERIFY(gate.Ask("saver"));
+    while (gate.Ask("busy")) {
+    }
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job("busy"))), std::string("TENANT_SHARE"));
+    capacity.mutable_pools(0)->set_queued_jobs(11);  // 1.1 s: nothing is left.
+    gate.monitor.Update(capacity);
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job("saver"))), std::string("OVERLOADED"));
+    gate.clock.Advance(300ms);
+    QVERIFY(gate.Ask("busy"));  // Both have half of what has come in since.
+    QVERIFY(gate.Ask("saver"));
   }
 };
 

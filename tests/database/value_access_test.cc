@@ -339,7 +339,7 @@ class ValueAccessTest : public QObject {
         {"BAD_ARTIFACTS", [](auto& r) { r.mutable_artifacts(0)->set_sha256("ab"); }},
         {"BAD_ARTIFACTS",
          [](auto& r) { r.mutable_artifacts(0)->set_sha256(std::string(64, 'A')); }},
-        {"TOO_MANY_RESERVATIONS",
+        {"RESULT_BUDGET_EXCEEDED",
          [](auto& r) { r.mutable_artifacts(0)->set_size_bytes(1LL << 32); }},
     };
     for (const auto& [reason, change] : cases) {

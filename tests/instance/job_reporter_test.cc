@@ -1,6 +1,8 @@
 #include "stages/instance/job_reporter.h"
 
 #include <QtTest>
+#include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -168,6 +170,59 @@ class JobReporterTest : public QObject {
     QTRY_VERIFY_WITH_TIMEOUT((clock.Advance(std::chrono::minutes(1)), reporter.pending() == 0),
                              20000);
     QCOMPARE(database.WaitForUpdates(1).size(), std::size_t{1});
+  }
+
+  void Report_ADatabaseThatKeepsFailing_IsAskedMoreAndMoreSeldom() {
+    base::ManualClock clock;
+    base::Mutex mutex;
+    std::vector<base::MonotonicTime> asked;
+    JobReporter reporter(
+        [&](const v1::UpdateJobRequest&) -> absl::StatusOr<v1::JobRecord> {
+          const base::MutexLock lock(mutex);
+          asked.push_back(clock.Now());
+          return absl::InternalError("a bug");
+        },
+        [](const base::Uid&) {}, clock);
+    const auto calls = [&] {
+      const base::MutexLock lock(mutex);
+      return asked;
+    };
+    reporter.Report(base::Uid::GenerateRandom(), Failed());
+    QTRY_VERIFY_WITH_TIMEOUT((clock.Advance(std::chrono::milliseconds(250)), calls().size() >= 8),
+                             20000);
+    // The pauses are 0.2, 0.4, 0.8, 1.6 and then 3 s, less half of them at most.
+    const std::vector<base::MonotonicTime> at = calls();
+    base::Duration pause = std::chrono::milliseconds(200);
+    for (std::size_t i = 1; i < at.size(); ++i) {
+      QVERIFY2(at[i] - at[i - 1] >= base::Scaled(pause) / 2, std::to_string(i).c_str());
+      pause = std::min<base::Duration>(2 * pause, std::chrono::seconds(3));
+    }
+    QCOMPARE(reporter.pending(), std::size_t{1});
+    // The record is over by then, whoever ends it.
+    clock.Advance(JobReporter::kLongestLife);
+    QTRY_VERIFY_WITH_TIMEOUT(
+        (clock.Advance(std::chrono::milliseconds(250)), reporter.pending() == 0), 20000);
+  }
+
+  // A job whose updates nobody takes holds up no other job.
+  void Report_OneJobThatKeepsFailing_LeavesTheOthersFast() {
+    base::ManualClock clock;
+    const base::Uid bad = base::Uid::GenerateRandom();
+    std::atomic<int> failed = 0;
+    JobReporter reporter(
+        [&](const v1::UpdateJobRequest& request) -> absl::StatusOr<v1::JobRecord> {
+          if (request.uid() != bad.ToString()) return v1::JobRecord();
+          ++failed;
+          return absl::InternalError("a bug");
+        },
+        [](const base::Uid&) {}, clock);
+    reporter.Report(bad, Failed());
+    QTRY_VERIFY_WITH_TIMEOUT((clock.Advance(std::chrono::milliseconds(100)), failed >= 6), 20000);
+    const int before = failed;
+    reporter.Report(base::Uid::GenerateRandom(), Failed());
+    QTRY_VERIFY_WITH_TIMEOUT(
+        (clock.Advance(std::chrono::milliseconds(10)), reporter.pending() == 1), 20000);
+    QVERIFY2(failed <= before + 1, std::to_string(failed).c_str());
   }
 
   void Report_TooManyWait_OnlyProgressIsDropped() {

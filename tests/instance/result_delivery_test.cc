@@ -4,6 +4,7 @@
 #include <QtTest>
 #include <algorithm>
 
+#include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
 #include "tests/reason.h"
@@ -62,9 +63,11 @@ class ResultDeliveryTest : public QObject {
       return artifact.ok() && artifact->data.text() == message.artifacts[0].data.text();
     });
   }
-  void AddDatabase(const std::string& id, std::uint64_t ring_bytes = 16 << 20) {
-    cluster_->AddDatabase(id, {}, {.options = [ring_bytes](database::DatabaseNodeOptions& options) {
+  void AddDatabase(const std::string& id, std::uint64_t ring_bytes = 16 << 20,
+                   std::int64_t budget_bytes = 64 << 20) {
+    cluster_->AddDatabase(id, {}, {.options = [=](database::DatabaseNodeOptions& options) {
                             options.inbox.capacity_bytes = ring_bytes;
+                            options.store.budget_bytes = budget_bytes;
                           }});
   }
 
@@ -160,6 +163,31 @@ class ResultDeliveryTest : public QObject {
       QCOMPARE(delivered.status().code(), absl::StatusCode::kUnavailable);
       QCOMPARE(Reason(delivered.status()), std::string("RESULT_NOT_TAKEN"));
     }
+  }
+
+  // Nothing that happens before the deadline makes room for it.
+  void ResultAboveEveryBudget_FailsAtOnceAndNamesTheSetting() {
+    AddDatabase("db-1", 1 << 20, 3'000'000);
+    AddDatabase("db-2", 1 << 20, 2'000'000);
+    const message::Message message = Result(2'500'000);
+    const auto fits = Deliver(message);
+    QVERIFY2(fits.ok(), fits.status().ToString().c_str());
+    QCOMPARE(fits->endpoint.node_id(), std::string("db-1"));
+    const auto refused = Deliver(Result(4'000'000));
+    QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(Reason(refused.status()), std::string("RESULT_BUDGET_EXCEEDED"));
+    const std::string said = base::Message(refused.status());
+    QVERIFY2(said.find("a result of 4000000 bytes never fits") != std::string::npos &&
+                 said.find("budget_bytes, ") != std::string::npos,
+             said.c_str());
+  }
+
+  void ResultAboveTheBudgetOfTheOnlyDatabaseThatAnswers_IsTriedAgain() {
+    AddDatabase("db-1", 1 << 20, 3'000'000);
+    AddDatabase("db-2", 1 << 20);
+    cluster_->Kill("db-2");
+    const auto delivered = Deliver(Result(4'000'000));
+    QCOMPARE(Reason(delivered.status()), std::string("RESULT_NOT_TAKEN"));
   }
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <QtTest>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -113,7 +114,9 @@ class SupervisorTest : public QObject {
     options.readiness = [this](const auto&) -> absl::StatusOr<Readiness> {
       return Readiness{
           {},
-          {{Record(State(), "instance-decode-1").process.pid, "loading failed: no such model"}}};
+          {{Record(State(), "instance-decode-1").process.pid, "loading failed: no such model"}},
+          {},
+          {}};
     };
     Supervisor supervisor(options, signals);
     const absl::Status started = supervisor.Start();
@@ -161,6 +164,39 @@ class SupervisorTest : public QObject {
              Record(before, "nodemanager-1").address);
     QVERIFY(Record(supervisor.state(), "nodemanager-1").process.pid !=
             Record(before, "nodemanager-1").process.pid);
+  }
+
+  void Run_StoppedProcess_IsKilledAndStartsAgain() {
+    SupervisorSignals signals;
+    SupervisorOptions options = Options();
+    options.silence = {.first = milliseconds(300), .longest = seconds(60)};
+    std::atomic<int> stopped = 0;
+    options.readiness = [everyone = options.readiness, &stopped](const auto& nodemanagers) {
+      auto readiness = everyone(nodemanagers);
+      readiness->silent = {{"proxy-1", stopped}, {"nobody-1", getpid()}};
+      return readiness;
+    };
+    Supervisor supervisor(options, signals);
+    QVERIFY(supervisor.Start().ok());
+    const ClusterState before = supervisor.state();
+    bool again = false;
+    const pthread_t supervising = pthread_self();
+    std::thread tester([&] {
+      stopped = Record(before, "proxy-1").process.pid;
+      kill(stopped, SIGSTOP);
+      // The NodeManager goes on naming the process that is gone, and nobody dies for it.
+      again = Eventually([&] {
+        const ProcessRecord record = Record(State(), "proxy-1");
+        return record.restarts == 1 && !record.address.empty() && IsRunning(record.process);
+      });
+      pthread_kill(supervising, SIGTERM);
+    });
+    supervisor.Run();
+    tester.join();
+    QVERIFY(again);
+    QVERIFY(!IsRunning(Record(before, "proxy-1").process));
+    for (const auto& record : supervisor.state().processes)
+      QCOMPARE(record.restarts, record.node_id == "proxy-1" ? 1 : 0);
   }
 
   void Replicas_KeepTheirAddresses_AndOnlyAnEmptyGroupIsBegun() {

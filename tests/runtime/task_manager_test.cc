@@ -613,6 +613,54 @@ class TaskManagerTest : public QObject {
     QCOMPARE(numbers().at("runs_total"), 8.0);
   }
 
+  // The counts of the models that stay must not count twice when another model goes.
+  void Metrics_OfSeveralModels_GoOnWhenOneGoes() {
+    TasksFixture f;
+    const auto runs = [&] {
+      double value = -1;
+      for (const auto& metric : f.manager.Metrics())
+        if (metric.name == "runs_total") value = metric.value;
+      return value;
+    };
+    const auto run = [&](const std::string& app) {
+      (void)f.scheduler.Push(f.Item(true, app));
+      return f.events.Next().outputs.ok();
+    };
+    f.manager.Assign(Pool(1, {{"a", "m1"}, {"b", "m2"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 1));
+    QVERIFY(run("a") && run("a") && run("a") && run("b") && run("b"));
+    QCOMPARE(runs(), 5.0);
+    f.manager.Assign(Pool(2, {{"a", "m1"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 2));
+    QCOMPARE(runs(), 5.0);
+    // What runs between two looks does not hide that a model went.
+    f.manager.Assign(Pool(3, {{"a", "m1"}, {"b", "m2"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 3));
+    QVERIFY(run("b"));
+    QCOMPARE(runs(), 6.0);
+    f.manager.Assign(Pool(4, {{"a", "m1"}}));
+    QVERIFY(f.WaitFor(TaskState::kServing, 4));
+    QVERIFY(run("a") && run("a"));
+    QCOMPARE(runs(), 8.0);
+  }
+
+  void Metrics_OfAParkedModel_CountOnce() {
+    TasksFixture f(/*parked_bytes=*/1000);
+    const auto runs = [&] { return f.manager.Metrics().at(1).value; };
+    const auto serve = [&](const std::string& plugin) {
+      f.manager.Assign(Echo(plugin));
+      return f.WaitFor(TaskState::kServing);
+    };
+    QVERIFY(serve("p"));
+    (void)f.scheduler.Push(f.Item());
+    QVERIFY(f.events.Next().outputs.ok());
+    for (const char* plugin : {"p", "q", "p", "q", "p"}) {
+      QVERIFY(serve(plugin));
+      QCOMPARE(runs(), 1.0);
+    }
+    QVERIFY(f.manager.parked().hits > 0);
+  }
+
   void Run_TurnsBadWorkIntoAStatus() {
     TasksFixture f;
     f.manager.Assign(Echo());

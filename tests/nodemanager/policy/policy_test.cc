@@ -305,6 +305,17 @@ class PolicyTest : public QObject {
     QCOMPARE(cluster.Moves(), QString("y>w"));
   }
 
+  // Nobody has measured what a load costs, and y's instances have nothing to finish. The move still
+  // gains nothing for a set that is asked for nothing.
+  void aMinimumOfAnotherSetTakesNoInstanceForNothing() {
+    Cluster cluster;
+    cluster.Instances("y", 3, 0.0);
+    cluster.Pool("x", "t").min_instances = 1;
+    QCOMPARE(cluster.Moves(), QString());
+    cluster.App("a", {{"x", 0.5}}, "t");
+    QCOMPARE(cluster.Moves(), QString("y>x@t"));
+  }
+
   void contradictoryLimitsEnd() {
     Cluster cluster = BusyAndSpare();
     cluster.Pool("x").min_instances = 1000;  // There are not so many instances.
