@@ -15,17 +15,21 @@ target_compile_options(onepiece_flags INTERFACE
   $<$<BOOL:${ONEPIECE_WERROR}>:-Werror>)
 target_compile_definitions(onepiece_flags INTERFACE QT_NO_KEYWORDS)
 
-# onepiece_add_folders(CORE .. PARSERS .. REST ..): adds the folders. A sanitizer build (ONEPIECE_CORE_ONLY) takes only
-# the core and the parsers. ThreadSanitizer leaves out the parsers too, because they run in one thread.
+# onepiece_add_folders(CORE .. PARSERS .. SERVICES .. REST ..): adds the folders. A sanitizer build takes only a part:
+# ONEPIECE_CORE_ONLY the core and the parsers, ONEPIECE_SERVICES_ONLY also the services, with their gRPC. ThreadSanitizer
+# leaves out the parsers, because they run in one thread. A folder of the core may have more in a build that has gRPC.
 function(onepiece_add_folders)
-  cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;PARSERS;REST")
+  cmake_parse_arguments(PARSE_ARGV 0 A "" "" "CORE;PARSERS;SERVICES;REST")
   if(ONEPIECE_SANITIZE STREQUAL "thread")
     set(A_PARSERS)
   endif()
   if(ONEPIECE_CORE_ONLY)
+    set(A_SERVICES)
+  endif()
+  if(NOT ONEPIECE_WHOLE)
     set(A_REST)
   endif()
-  foreach(folder IN LISTS A_CORE A_PARSERS A_REST)
+  foreach(folder IN LISTS A_CORE A_PARSERS A_SERVICES A_REST)
     add_subdirectory(${folder})
   endforeach()
 endfunction()

@@ -5,7 +5,7 @@
 #include "cluster/base/status.h"
 #include "cluster/database/store_shard.h"
 #include "cluster/job/job_record.h"
-#include "cluster/node/job_records.h"
+#include "cluster/node/job_position.h"
 
 namespace onepiece::database {
 namespace {

@@ -22,7 +22,7 @@
 namespace onepiece::database {
 namespace {
 
-constexpr const char* kSchema =
+constexpr const char* kRecordsTable =
     "CREATE TABLE records (uid BLOB PRIMARY KEY, record BLOB NOT NULL, checksum INTEGER NOT NULL)";
 /// Records in one transaction. The rest follows in the next one.
 constexpr std::size_t kGroup = 4096;
@@ -100,7 +100,7 @@ absl::Status SqliteJournal::Open() {
                                 {.name = "records.sqlite",
                                  .application_id = 0x4F504A52,  // "OPJR"
                                  .format = 1,
-                                 .schema = kSchema,
+                                 .schema = kRecordsTable,
                                  .cluster_id = options_.cluster_id},
                                 [this](sqlite::Database& database) { return Load(database); },
                                 [] { return absl::OkStatus(); }, made));
@@ -129,17 +129,14 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
   absl::StatusOr<bool> row = false;
   const base::MutexLock lock(mutex_);
   while ((row = select.Next()).ok() && *row) {
-    v1::JobRecord record;
-    const std::string_view bytes = select.Bytes(1);
-    const bool whole = select.Unsigned(2) == RowChecksum(select.Bytes(0), bytes) &&
-                       record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-    const auto uid = base::Uid::Parse(record.job().uid());
-    if (!whole || !uid.has_value()) {
+    auto record = ReadJournalRow(
+        {.key = select.Bytes(0), .bytes = select.Bytes(1), .checksum = select.Unsigned(2)});
+    if (!record.has_value()) {
       damaged_.push_back(select.Int(3));
       continue;
     }
-    on_disk_.insert(*uid);
-    recovered_.push_back(std::move(record));
+    on_disk_.insert(*base::Uid::Parse(record->job().uid()));
+    recovered_.push_back(*std::move(record));
   }
   if (row.ok()) return absl::OkStatus();
   // OpenTables() does not call Load() again for the new file that it makes. Rows of the damaged
@@ -152,17 +149,8 @@ absl::Status SqliteJournal::Load(sqlite::Database& database) {
 
 std::vector<v1::JobRecord> SqliteJournal::Recover() {
   const base::MutexLock lock(mutex_);
-  const std::int64_t now_ns = clock_.Now().time_since_epoch().count();
-  for (v1::JobRecord& record : recovered_) {
-    const v1::JournalStamp& stamp = record.stamp();
-    const bool same_run = !stamp.boot_id().empty() && stamp.boot_id() == options_.boot_id;
-    if (record.has_time_left() && same_run && stamp.monotonic_ns() <= now_ns) {
-      *record.mutable_time_left() =
-          job::ToProto(job::FromProto(record.time_left()) -
-                       base::Duration(now_ns - std::max<std::int64_t>(stamp.monotonic_ns(), 0)));
-    }
-    record.clear_stamp();
-  }
+  const base::MonotonicTime now = clock_.Now();
+  for (v1::JobRecord& record : recovered_) TakeElapsedTime(record, options_.boot_id, now);
   return std::exchange(recovered_, {});
 }
 
@@ -314,6 +302,28 @@ std::string KernelBootId() {
   std::string id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
   return id;
+}
+
+std::optional<v1::JobRecord> ReadJournalRow(const JournalRow& row) {
+  std::optional<v1::JobRecord> record(std::in_place);
+  if (row.checksum != RowChecksum(row.key, row.bytes) ||
+      !record->ParseFromArray(row.bytes.data(), static_cast<int>(row.bytes.size())) ||
+      !base::Uid::Parse(record->job().uid()).has_value()) {
+    return std::nullopt;
+  }
+  return record;
+}
+
+void TakeElapsedTime(v1::JobRecord& record, std::string_view boot_id, base::MonotonicTime now) {
+  const v1::JournalStamp& stamp = record.stamp();
+  const std::int64_t now_ns = now.time_since_epoch().count();
+  const bool same_run = !stamp.boot_id().empty() && stamp.boot_id() == boot_id;
+  if (record.has_time_left() && same_run && stamp.monotonic_ns() <= now_ns) {
+    *record.mutable_time_left() =
+        job::ToProto(job::FromProto(record.time_left()) -
+                     base::Duration(now_ns - std::max<std::int64_t>(stamp.monotonic_ns(), 0)));
+  }
+  record.clear_stamp();
 }
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options, base::Clock& clock) {

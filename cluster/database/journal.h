@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +34,17 @@ struct JournalStats {
   std::uint64_t written = 0, failed = 0;
   std::int64_t waiting = 0;
 };
+
+/// A row of the journal's table as it lies on disk.
+struct JournalRow {
+  std::string_view key, bytes;  ///< The uid as KeyOf returns it, and the record.
+  std::uint64_t checksum = 0;   ///< The RowChecksum of both.
+};
+/// Returns nullopt for a damaged row.
+std::optional<v1::JobRecord> ReadJournalRow(const JournalRow& row);
+/// Takes the time since the record was noted from its time_left, if this run of the operating
+/// system has noted it, and takes away the stamp that says so.
+void TakeElapsedTime(v1::JobRecord& record, std::string_view boot_id, base::MonotonicTime now);
 
 /// Keeps the newest record of each job on disk. A crash loses what was noted during the last
 /// `delay`, and nothing that was written before. The store notes a record when the job is made and

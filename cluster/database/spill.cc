@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kResult = ".result";
 constexpr std::string_view kPart = ".part";  // The suffix of a file that is not complete yet.
 
-constexpr const char* kSchema =
+constexpr const char* kFilesTable =
     "CREATE TABLE results (uid BLOB PRIMARY KEY, bytes INTEGER NOT NULL, checksum INTEGER NOT "
     "NULL) WITHOUT ROWID";
 
@@ -104,7 +104,7 @@ absl::Status FileSpill::Open() {
                   {.name = "index.sqlite",
                    .application_id = 0x4F505350,  // "OPSP"
                    .format = 1,
-                   .schema = kSchema,
+                   .schema = kFilesTable,
                    .cluster_id = options_.cluster_id},
                   [this](sqlite::Database& database)
                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Load(database); },

@@ -153,7 +153,8 @@ absl::Status ReadTable(const std::string& path, const Preamble& preamble,
   if (checksum_bytes > bytes.size() || preamble.result_bytes > bytes.size() - checksum_bytes)
     return SpillDamaged(path, "its table does not fit");
   header.checksums.resize(preamble.artifacts);
-  std::memcpy(header.checksums.data(), bytes.data(), checksum_bytes);
+  std::ranges::copy(bytes.first(checksum_bytes),
+                    std::as_writable_bytes(std::span(header.checksums)).begin());
   if (!header.result.ParseFromArray(bytes.data() + checksum_bytes,
                                     static_cast<int>(preamble.result_bytes)))
     return SpillDamaged(path, "its table cannot be read");
@@ -165,6 +166,8 @@ absl::Status ReadTable(const std::string& path, const Preamble& preamble,
         static_cast<std::uint64_t>(artifact.size_bytes()) > preamble.file_bytes)
       return SpillDamaged(path, "the size of an artifact");
     end += Aligned(static_cast<std::size_t>(artifact.size_bytes()));
+    // Here and not behind the loop, where a sum that has wrapped around could fit.
+    if (end > preamble.file_bytes) return SpillDamaged(path, "its artifacts are longer than it");
   }
   if (end != preamble.file_bytes) return SpillDamaged(path, "its artifacts do not fill it");
   return absl::OkStatus();

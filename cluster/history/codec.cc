@@ -16,6 +16,10 @@ namespace {
 // A higher level saves 3 % of the bytes for twice the time.
 constexpr int kLevel = 3;
 constexpr std::size_t kPlanes = sizeof(double);
+constexpr std::size_t kMaxVarintBytes = 5;
+constexpr std::size_t kMaxLayoutBytes = Codec::kMaxSeries * kMaxVarintBytes;
+constexpr std::size_t kMaxRollupBytes =
+    kMaxVarintBytes + Codec::kMaxSeries * (2 * kMaxVarintBytes + 3 * kPlanes);
 
 // Appends the doubles' bits plane by plane: the first bytes of all, then the second bytes and so
 // on.
@@ -122,9 +126,9 @@ std::string Codec::Compress(std::string_view plain) {
   return packed;
 }
 
-absl::StatusOr<std::string> Codec::Expand(std::string_view packed) {
+absl::StatusOr<std::string> Codec::Expand(std::string_view packed, std::size_t max_bytes) {
   const unsigned long long size = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > kMaxPlainBytes)
+  if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size > max_bytes)
     return Damaged("not compressed as a recording is");
   std::string plain(size, '\0');
   const std::size_t got =
@@ -147,7 +151,7 @@ absl::StatusOr<std::vector<double>> Codec::UnpackFrame(std::string_view packed, 
                                                        std::span<const double> reference) {
   // The text is not moved out of its StatusOr, because g++ 12 then warns that the bytes of a short
   // text are uninitialised.
-  const auto plain = Expand(packed);
+  const auto plain = Expand(packed, count * kPlanes);
   if (!plain.ok()) return plain.status();
   if (plain->size() != count * kPlanes || (!reference.empty() && reference.size() != count))
     return Damaged("a tick has another number of series than it says");
@@ -170,7 +174,7 @@ std::string Codec::PackLayout(const Layout& layout) {
 }
 
 absl::StatusOr<Layout> Codec::UnpackLayout(std::string_view packed) {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::string plain, Expand(packed));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string plain, Expand(packed, kMaxLayoutBytes));
   Layout layout;
   IdReader reader;
   for (std::string_view rest = plain; !rest.empty();) {
@@ -200,7 +204,7 @@ std::string Codec::PackRollup(std::span<const RollupCell> cells) {
 }
 
 absl::StatusOr<std::vector<RollupCell>> Codec::UnpackRollup(std::string_view packed) {
-  const auto plain = Expand(packed);  // Not moved, as in UnpackFrame().
+  const auto plain = Expand(packed, kMaxRollupBytes);  // Not moved, as in UnpackFrame().
   if (!plain.ok()) return plain.status();
   std::string_view rest = *plain;
   const auto count = ReadVarint(rest);

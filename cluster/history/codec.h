@@ -46,7 +46,9 @@ class Codec {
   Codec& operator=(const Codec&) = delete;
 
   std::string Compress(std::string_view plain);
-  absl::StatusOr<std::string> Expand(std::string_view packed);
+  /// Refuses bytes that claim to be longer than `max_bytes`, before it takes memory for them.
+  absl::StatusOr<std::string> Expand(std::string_view packed,
+                                     std::size_t max_bytes = kMaxPlainBytes);
 
   /// Packs the values of one tick. `reference` is empty for the layout's first frame, else as long
   /// as `values`.

@@ -12,6 +12,9 @@ namespace {
 
 constexpr const char* kColumns = "SELECT t_ms, tick, shape_crc, numbers, crc FROM frame ";
 
+// As kMaxTimeMs.
+constexpr std::int64_t kMaxTick = std::int64_t{1} << 50;
+
 absl::Status WrongSum(const char* what, std::int64_t at_ms) {
   return Damaged(absl::StrCat("the ", what, " of ", TimeText(at_ms), " has a wrong checksum"));
 }
@@ -82,6 +85,8 @@ absl::StatusOr<Frame> FrameReader::Read(const Statement& row) {
   frame.at_ms = row.Int(0);
   frame.tick = row.Int(1);
   frame.shape_sum = static_cast<std::uint32_t>(row.Int(2));
+  if (frame.at_ms < 0 || frame.at_ms > kMaxTimeMs || frame.tick < 0 || frame.tick > kMaxTick)
+    return Damaged(absl::StrCat("a tick at ", frame.at_ms, " ms"));
   ONEPIECE_RETURN_IF_ERROR(UseLayoutOf(frame.at_ms));
   ONEPIECE_RETURN_IF_ERROR(CheckFrame(row, layout_sum_));
   frame.layout = columns_;

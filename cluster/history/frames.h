@@ -21,6 +21,8 @@ namespace onepiece::history {
 /// Ticks that are further apart have a gap between them, because the computer slept or nobody
 /// asked.
 inline constexpr std::int64_t kHoleMs = 5'000;
+/// No recorder writes a later tick. This bound keeps sums and differences of times within 64 bits.
+inline constexpr std::int64_t kMaxTimeMs = std::int64_t{1} << 50;
 
 struct Frame {
   std::int64_t at_ms = 0, tick = 0;

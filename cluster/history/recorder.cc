@@ -385,8 +385,9 @@ absl::Status Recorder::Impl::WriteNumbers(std::int64_t at_ms, const std::vector<
     cells.emplace_back(id, number.value);
   }
   std::ranges::sort(cells, {}, &std::pair<std::uint32_t, double>::first);
-  const auto again = std::ranges::unique(cells, {}, &std::pair<std::uint32_t, double>::first);
-  cells.erase(again.begin(), again.end());
+  const auto again = std::unique(cells.begin(), cells.end(),
+                                 [](const auto& a, const auto& b) { return a.first == b.first; });
+  cells.erase(again, cells.end());
   const bool fits = !keyframe && std::ranges::includes(layout_, cells, {}, {},
                                                        &std::pair<std::uint32_t, double>::first);
   if (!fits) {

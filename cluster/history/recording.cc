@@ -151,6 +151,8 @@ class Recording::Impl {
   absl::Status CheckNoGap(std::int64_t at_ms);
   static absl::StatusOr<Gap> ReadGap(const Statement& row);
   /// Returns how many marks are missing.
+  /// The times of the first and of the last tick.
+  absl::StatusOr<Interval> Ticks();
   absl::StatusOr<std::int64_t> LostMarks();
   /// Fails when there was a tick from `from_ms` to `to_ms`, because its window is missing then.
   absl::Status CheckNoTick(std::int64_t from_ms, std::int64_t to_ms);
@@ -233,8 +235,7 @@ absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
   ONEPIECE_ASSIGN_OR_RETURN(const bool named, statements_->meta.Start().Next());
   if (named) info.cluster_id = statements_->meta.Text(0);
   statements_->meta.Stop();
-  ONEPIECE_ASSIGN_OR_RETURN(info.interval.from_ms, file_->Number("SELECT min(t_ms) FROM frame"));
-  ONEPIECE_ASSIGN_OR_RETURN(info.interval.to_ms, file_->Number("SELECT max(t_ms) FROM frame"));
+  ONEPIECE_ASSIGN_OR_RETURN(info.interval, Ticks());
   ONEPIECE_ASSIGN_OR_RETURN(
       info.ticks,
       file_->Number("SELECT 1 + tick - (SELECT tick FROM frame ORDER BY t_ms LIMIT 1) FROM frame "
@@ -244,6 +245,14 @@ absl::StatusOr<RecordingInfo> Recording::Impl::Info() {
   info.bytes = BytesOnDisk(path_);
   info.live = FileLock::IsTaken(path_);
   return info;
+}
+
+absl::StatusOr<Interval> Recording::Impl::Ticks() {
+  Interval ticks;
+  ONEPIECE_ASSIGN_OR_RETURN(ticks.from_ms, file_->Number("SELECT min(t_ms) FROM frame"));
+  ONEPIECE_ASSIGN_OR_RETURN(ticks.to_ms, file_->Number("SELECT max(t_ms) FROM frame"));
+  if (ticks.from_ms >= 0 && ticks.to_ms <= kMaxTimeMs) return ticks;
+  return Damaged(absl::StrCat("ticks from ", ticks.from_ms, " to ", ticks.to_ms, " ms"));
 }
 
 absl::Status Recording::Impl::LoadNames() {
@@ -455,14 +464,14 @@ absl::StatusOr<std::int64_t> Recording::Impl::AddRollups(std::uint32_t series, I
   if (level_s == 0) return interval.from_ms;
   const std::int64_t level_ms = level_s * std::int64_t{1000};
   const auto start_of = [level_ms](std::int64_t at_ms) { return at_ms - at_ms % level_ms; };
-  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t first, file_->Number("SELECT min(t_ms) FROM frame"));
-  ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t last, file_->Number("SELECT max(t_ms) FROM frame"));
+  ONEPIECE_ASSIGN_OR_RETURN(const Interval ticks, Ticks());
   // The window in which the recording begins may have been cut, so its ticks are read instead.
   // Every other window that has ended and has a tick must be there. A window that begins before the
   // interval is part of the first bucket.
-  const std::int64_t from_ms = std::max(start_of(interval.from_ms), start_of(first + level_ms - 1));
-  const std::int64_t to_ms =
-      std::min(start_of(std::min(interval.to_ms, last) + level_ms - 1), start_of(last));
+  const std::int64_t from_ms =
+      std::max(start_of(interval.from_ms), start_of(ticks.from_ms + level_ms - 1));
+  const std::int64_t to_ms = std::min(
+      start_of(std::min(interval.to_ms, ticks.to_ms) + level_ms - 1), start_of(ticks.to_ms));
   if (from_ms >= to_ms) return interval.from_ms;
   ONEPIECE_RETURN_IF_ERROR(AddTicks(series, {interval.from_ms, from_ms}, buckets));
   std::int64_t done_ms = from_ms;
@@ -509,7 +518,7 @@ absl::StatusOr<std::vector<SeriesPoint>> Recording::Impl::Series(std::string_vie
                                                                  Interval interval,
                                                                  int max_points) {
   if (max_points < 1 || max_points > kMaxPoints || interval.to_ms <= interval.from_ms ||
-      interval.from_ms < 0) {
+      interval.from_ms < 0 || interval.to_ms > kMaxTimeMs) {
     return base::MakeError(
         absl::StatusCode::kInvalidArgument, "BAD_INTERVAL",
         absl::StrCat("an interval that ends after it begins, and 1 to ", kMaxPoints, " points"));

@@ -107,21 +107,6 @@ class JobRecords {
   const std::unique_ptr<Impl> impl_;
 };
 
-/// The place of a job in lists, which are ordered by create_time (newest first), then uid
-/// (ascending). A list's page token is the position of its last job, so that one token means the
-/// same to every database.
-struct JobPosition {
-  std::int64_t create_unix_ns = 0;
-  std::string uid;
-
-  static JobPosition Of(const v1::Job& job);
-  /// Returns nullopt when the token is malformed.
-  static std::optional<JobPosition> Parse(std::string_view page_token);
-  [[nodiscard]] std::string ToToken() const;
-  /// Returns true when this comes before `other` in the list.
-  [[nodiscard]] bool Before(const JobPosition& other) const;
-};
-
 /// Returns the uid in a job's name, "jobs/{uid}", or nullopt when the name is malformed.
 std::optional<base::Uid> UidOfName(std::string_view name);
 std::string NameOfUid(const base::Uid& uid);

@@ -323,10 +323,11 @@ std::vector<v1::Endpoint> RingOutbox::InOrder(const Destination& destination,
                                               const Routing& routing, std::uint64_t start) {
   std::vector<v1::Endpoint> candidates = destination.candidates(routing);
   if (destination.order == Destination::Order::kAsGiven || candidates.size() < 2) return candidates;
-  std::ranges::rotate(candidates,
-                      candidates.begin() + static_cast<std::ptrdiff_t>(start % candidates.size()));
-  std::ranges::stable_partition(
-      candidates, [this](const v1::Endpoint& endpoint) { return !IsStuck(endpoint); });
+  std::rotate(candidates.begin(),
+              candidates.begin() + static_cast<std::ptrdiff_t>(start % candidates.size()),
+              candidates.end());
+  std::stable_partition(candidates.begin(), candidates.end(),
+                        [this](const v1::Endpoint& endpoint) { return !IsStuck(endpoint); });
   return candidates;
 }
 

@@ -204,7 +204,8 @@ class SetFeed {
           node.state() != v1::Node::DEAD && !node.address().empty())
         addresses.push_back(node.address());
     }
-    std::ranges::stable_partition(addresses, [this](const auto& one) { return one == answered_; });
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [this](const auto& one) { return one == answered_; });
     return addresses;
   }
 

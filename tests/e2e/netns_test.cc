@@ -149,18 +149,20 @@ class NetnsTest : public QObject {
       return job.value("state", "") == "RUNNING" && job.value("stage", "") == stage.toStdString();
     }));
     QCOMPARE(hosts_.Cut(silent), std::string());
-    testing::Pause(std::chrono::seconds(5));
-    const std::string during = Get(uid).value("state", "unknown");
+    // The instance has not reported for dead_after_ms, long before the job's deadline. Whoever asks
+    // on this side hears which instance had the job.
+    const bool lost = Eventually(std::chrono::seconds(20), [&] { return IsLost(Get(uid), stage); });
+    const json during = Get(uid);
     QCOMPARE(hosts_.Mend(silent), std::string());
+    QVERIFY2(lost, during.dump().c_str());
 
     const Outcome watched = Run({"watch", QString::fromStdString(uid), "--json"}, 90);
     QVERIFY2(watched.Document().is_object(), watched.err.c_str());
-    const std::string state = watched.Document().value("state", "");
-    const json error = watched.Document()["error"];
-    qInfo("%s at the end of the cut; in the end %s %s", during.c_str(), state.c_str(),
-          error.dump().c_str());
-    QVERIFY2(state == "SUCCEEDED" || state == "FAILED", watched.out.c_str());
-    if (state == "FAILED") QVERIFY(!error.value("reason", "").empty());
+    qInfo("in the end %s", watched.out.c_str());
+    // The instance lives, and its result may come late.
+    QVERIFY2(
+        watched.Document().value("state", "") == "SUCCEEDED" || IsLost(watched.Document(), stage),
+        watched.out.c_str());
     ServeAgain();
   }
 
@@ -171,12 +173,14 @@ class NetnsTest : public QObject {
                                              "--deadline", "30", "--wait", "--json"}));
     testing::Pause(std::chrono::seconds(5));
     QCOMPARE(hosts_.Mend(false), std::string());
-    QVERIFY(submit.waitForFinished(60'000));
+    // Within the job's deadline.
+    QVERIFY(submit.waitForFinished(40'000));
     const json answer = json::parse(submit.readAllStandardOutput().toStdString(), nullptr, false);
     QVERIFY2(answer.is_object(), submit.readAllStandardError().constData());
-    const json error = answer.value("error", json());
-    qInfo("submitted during the cut: exit code %d %s", submit.exitCode(), error.dump().c_str());
-    QVERIFY(submit.exitCode() == 0 || (error.is_object() && !error.value("reason", "").empty()));
+    qInfo("submitted during the cut: exit code %d %s", submit.exitCode(), answer.dump().c_str());
+    // Most of the deadline is left after the cut. So the job is done, unless the proxy could not
+    // know whether the first instance had taken it.
+    QVERIFY2(submit.exitCode() == 0 || IsLost(answer, "text_encode"), answer.dump().c_str());
     ServeAgain();
   }
 
@@ -207,6 +211,13 @@ class NetnsTest : public QObject {
   }
 
  private:
+  /// Returns whether the job was lost with the instance that served `stage`.
+  static bool IsLost(const json& job, const QString& stage) {
+    const json error = job.value("error", json::object());
+    return job.value("state", "") == "FAILED" && error.value("reason", "") == "LOST" &&
+           error.value("message", "").find("instance-" + stage.toStdString()) != std::string::npos;
+  }
+
   [[nodiscard]] QString Path(const std::string& name) const {
     return temp_.path() + "/" + QString::fromStdString(name);
   }

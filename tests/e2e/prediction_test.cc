@@ -12,8 +12,6 @@
 namespace onepiece::e2e {
 namespace {
 
-using std::chrono::seconds;
-
 /// The requested times. Both stages and all services share a few cores and together keep fewer than
 /// one and a half of them busy.
 constexpr double kSecondsX = 0.05, kSecondsY = 0.15;
@@ -87,32 +85,50 @@ class PredictionTest : public ClusterFixture {
   }
   void Simulator_PredictsTheCluster() {
     QFETCH(double, share);
-    const double duration_s = qEnvironmentVariableIsSet("ONEPIECE_LONG") ? 60 : 8;
-    JobLoad load(proxy_);
-    const auto arrivals = Offer(load, share, duration_s);
-    QVERIFY(load.Await(seconds(60)));
-    QVERIFY2(load.Counts().size() == 1 && load.Counts().contains("SUCCEEDED"), Told(load).c_str());
-    const double horizon_s = std::max(duration_s, arrivals.back().time_s + 0.001);
-    const v1::SimulationProfile profile = Measure(load);
-    const Outcomes measured = OutcomesOf(load, horizon_s);
-    const Outcomes predicted = Predict(profile, arrivals, horizon_s);
-    Tell(share, profile, predicted, measured, static_cast<int>(arrivals.size()));
+    Run run;
     // Other work on the machine lengthens times in spells, but the simulator draws each time by
-    // itself. So a short run on a busy machine says little.
-    const v1::SimulatedStage& y = profile.apps(0).stages(1);
-    const bool disturbed = y.seconds_per_unit() > 1.1 * kSecondsY || y.variation() > 0.15;
-    if (disturbed) qWarning("the stages had to wait for a processor: wide bounds");
+    // itself. So a run that such work disturbed is repeated. The last one counts whatever it is.
+    for (int attempt = 0; attempt < 3 && (attempt == 0 || run.disturbed); ++attempt) {
+      if (attempt > 0) qWarning("the stages had to wait for a processor: once more");
+      run = RunOnce(share);
+      QVERIFY2(run.failure.empty(), run.failure.c_str());
+    }
+    QVERIFY2(std::abs(ErrorOf(run.predicted.throughput, run.measured.throughput)) <= 0.1,
+             "throughput");
+    // Above the capacity of the stages, a job's time depends on when the load ended.
+    if (share > 1) return;
+    // Near the capacity, a few percent more time for a job doubles its wait.
     QVERIFY2(
-        std::abs(ErrorOf(predicted.throughput, measured.throughput)) <= (disturbed ? 0.4 : 0.1),
-        "throughput");
-    // Near the capacity of the stages, a few percent more time for a job doubles its wait.
-    if (disturbed || share > 1) return;
-    QVERIFY2(std::abs(ErrorOf(predicted.mean_s, measured.mean_s)) <= (share > 0.5 ? 0.5 : 0.25),
-             "mean latency");
+        std::abs(ErrorOf(run.predicted.mean_s, run.measured.mean_s)) <= (share > 0.5 ? 0.5 : 0.25),
+        "mean latency");
   }
 
  private:
   using Trace = std::vector<simulator::Arrival>;
+
+  struct Run {
+    std::string failure;  ///< Why there is no result.
+    Outcomes measured, predicted;
+    bool disturbed = false;  ///< The stages took longer than they were asked to.
+  };
+
+  /// Offers the load to the cluster, measures what its stages took, and predicts the rest.
+  Run RunOnce(double share) const {
+    const double duration_s = qEnvironmentVariableIsSet("ONEPIECE_LONG") ? 60 : 8;
+    JobLoad load(proxy_);
+    const auto arrivals = Offer(load, share, duration_s);
+    if (!load.Await(std::chrono::seconds(60))) return {.failure = "jobs have not ended"};
+    if (load.Counts().size() != 1 || !load.Counts().contains("SUCCEEDED"))
+      return {.failure = Told(load)};
+    const double horizon_s = std::max(duration_s, arrivals.back().time_s + 0.001);
+    const v1::SimulationProfile profile = Measure(load);
+    Run run{.measured = OutcomesOf(load, horizon_s),
+            .predicted = Predict(profile, arrivals, horizon_s)};
+    Tell(share, profile, run.predicted, run.measured, static_cast<int>(arrivals.size()));
+    const v1::SimulatedStage& y = profile.apps(0).stages(1);
+    run.disturbed = y.seconds_per_unit() > 1.1 * kSecondsY || y.variation() > 0.15;
+    return run;
+  }
 
   /// Offers a few jobs first, so that the simulator knows the costs too, and then a Poisson
   /// process. Returns when the jobs were really offered.

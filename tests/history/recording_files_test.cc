@@ -10,6 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "cluster/base/status.h"
+#include "cluster/history/codec.h"
+#include "cluster/history/file.h"
+#include "cluster/history/frames.h"
 #include "cluster/history/recorder.h"
 #include "cluster/history/recording.h"
 #include "tests/history/recordings.h"
@@ -220,6 +223,50 @@ class RecordingFilesTest : public QObject {
     const absl::Status status =
         reader.ok() ? (*reader)->At(kStart + 2000).status() : reader.status();
     QCOMPARE(Reason(status), QString("DAMAGED"));
+  }
+
+  // Their checksums are right. Reading on from such a time would leave the 64 bits of a number.
+  void TicksThatNoRecorderWrites_AreDamage_data() {
+    QTest::addColumn<qint64>("at_ms");
+    QTest::addColumn<qint64>("tick");
+    QTest::newRow("at the end of time") << qint64{INT64_MAX} << qint64{0};
+    QTest::newRow("before 1970") << qint64{INT64_MIN} << qint64{0};
+    QTest::newRow("the last number") << qint64{1000} << qint64{INT64_MAX};
+    QTest::newRow("a negative number") << qint64{1000} << qint64{-1};
+  }
+  void TicksThatNoRecorderWrites_AreDamage() {
+    QFETCH(const qint64, at_ms);
+    QFETCH(const qint64, tick);
+    const auto file = File::OpenToWrite(path_);
+    QVERIFY(file.ok());
+    Codec codec;
+    const std::vector<double> values = {1.0};
+    const std::string layout = codec.PackLayout({0}), numbers = codec.PackFrame(values, {});
+    const std::uint32_t sum = RowSum(at_ms, layout);
+    const FramePlace place{.at_ms = at_ms, .tick = tick, .layout_sum = sum};
+    QVERIFY((*file)
+                ->Prepare("INSERT INTO layout VALUES (?1, ?2, ?3)")
+                ->Run(std::int64_t{at_ms}, Blob{layout}, std::int64_t{sum})
+                .ok());
+    QVERIFY((*file)
+                ->Prepare("INSERT INTO frame VALUES (?1, ?2, 0, ?3, ?4)")
+                ->Run(std::int64_t{at_ms}, std::int64_t{tick}, Blob{numbers},
+                      std::int64_t{FrameSum(place, numbers)})
+                .ok());
+    auto reader = FrameReader::Create(**file);
+    QVERIFY(reader.ok());
+    QCOMPARE(Reason(reader->AtOrBefore(INT64_MAX).status()), QString("DAMAGED"));
+    QCOMPARE(Reason(reader->Scan(INT64_MIN, INT64_MAX, [](const Frame&) {})), QString("DAMAGED"));
+    const auto recording = Recording::Open(path_);
+    const absl::Status told = recording.ok() ? (*recording)->Info().status() : recording.status();
+    if (tick == 0) QCOMPARE(Reason(told), QString("DAMAGED"));
+  }
+
+  void BytesThatClaimTooMuch_AreRefused() {
+    Codec codec;
+    const std::string packed = codec.Compress(std::string(1 << 20, 'x'));
+    QVERIFY(codec.Expand(packed, 1 << 20).ok());
+    QCOMPARE(Reason(codec.Expand(packed, (1 << 20) - 1).status()), QString("DAMAGED"));
   }
 
   // Wherever the file ends, the answer is an error or what was recorded.

@@ -8,6 +8,7 @@
 
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/node/job_position.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/database.grpc.pb.h"

@@ -113,68 +113,29 @@ ucs_status_t UcxLink::OnVerdict(void* self, const void* header, std::size_t head
 ucs_status_t UcxLink::OnAnswer(void* self, const void* header, std::size_t header_length,
                                void* data, std::size_t length, const ucp_am_recv_param_t* param) {
   auto& link = *static_cast<UcxLink*>(self);
-  UcxAnswer answer;
-  const bool whole =
-      header_length == sizeof answer && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
-  if (whole) std::memcpy(&answer, header, sizeof answer);
-  if (!whole || !link.Take(answer, {static_cast<const std::byte*>(data), length})) {
+  const bool whole = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+  if (!whole || !link.chain_.Take({static_cast<const std::byte*>(header), header_length},
+                                  {static_cast<const std::byte*>(data), length})) {
     link.refused_ = true;
   }
   return UCS_OK;
 }
 
-// Returns false when the message does not answer the chain under way.
-bool UcxLink::Take(const UcxAnswer& answer, std::span<const std::byte> bytes) {
-  if (answer.refused != 0 || answer.chain != chain_number_) return false;
-  if (answer.kind == UcxKind::kEnd) {
-    ended_ = true;
-    // The owner sends the end behind all answers, on one stream: missing bytes never come now.
-    return missing_bytes_ == 0;
-  }
-  if (answer.index >= chain_.size() || bytes.size() > missing_bytes_) return false;
-  const Op& op = chain_[answer.index];
-  std::span<std::byte> into;
-  switch (op.kind) {
-    case Op::Kind::kRead:
-      into = op.into;
-      break;
-    case Op::Kind::kReadWords:
-      into = std::as_writable_bytes(op.words_into);
-      break;
-    case Op::Kind::kCompareAndSwap:
-    case Op::Kind::kFetchAdd:
-      into = std::as_writable_bytes(std::span(op.old_value, 1));
-      break;
-    case Op::Kind::kWrite:
-    case Op::Kind::kWriteWords:
-    case Op::Kind::kNotify:
-      break;
-  }
-  if (answer.offset > into.size() || bytes.size() > into.size() - answer.offset) return false;
-  std::ranges::copy(bytes, into.subspan(answer.offset).begin());
-  missing_bytes_ -= bytes.size();
-  return true;
-}
-
 absl::Status UcxLink::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
   deadline_ = deadline;
-  chain_ = chain;
-  ++chain_number_;
-  missing_bytes_ = 0;
-  ended_ = false;
+  chain_.Begin(chain);
   work_requests_ = chain.size();
   round_trips_ = 1;
   for (std::size_t index = 0; index < chain.size(); ++index) {
-    ONEPIECE_RETURN_IF_ERROR(Post(index));
+    ONEPIECE_RETURN_IF_ERROR(Post(chain[index], index));
   }
   ONEPIECE_RETURN_IF_ERROR(Send(UcxKind::kEnd, 0, 0));
-  for (int idle = 0; !ended_;) ONEPIECE_RETURN_IF_ERROR(Step(idle));
-  chain_ = {};
+  for (int idle = 0; !chain_.ended();) ONEPIECE_RETURN_IF_ERROR(Step(idle));
+  chain_.Finish();
   return absl::OkStatus();
 }
 
-absl::Status UcxLink::Post(std::size_t index) {
-  const Op& op = chain_[index];
+absl::Status UcxLink::Post(const Op& op, std::size_t index) {
   const std::uint64_t size = op.size_bytes();
   header_.index = index;
   header_.compare = op.compare;
@@ -194,13 +155,13 @@ absl::Status UcxLink::Post(std::size_t index) {
     case Op::Kind::kReadWords:
       // The bytes are counted before the request goes out. The answer may come while Send still
       // waits, and Take refuses bytes that nobody expects.
-      missing_bytes_ += size;
+      chain_.Expect(size);
       return Send(UcxKind::kRead, op.offset, size);
     case Op::Kind::kCompareAndSwap:
-      missing_bytes_ += size;
+      chain_.Expect(size);
       return Send(UcxKind::kSwap, op.offset, size);
     case Op::Kind::kFetchAdd:
-      missing_bytes_ += size;
+      chain_.Expect(size);
       return Send(UcxKind::kAdd, op.offset, size);
     case Op::Kind::kNotify:
       return Send(UcxKind::kNotify, 0, 0);
@@ -222,7 +183,7 @@ absl::Status UcxLink::Write(UcxKind kind, std::uint64_t offset, std::span<const 
 absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                            std::span<const std::byte> payload) {
   header_.sequence = sequence_++;
-  header_.chain = chain_number_;
+  header_.chain = chain_.number();
   header_.kind = kind;
   header_.offset = offset;
   header_.length_bytes = length_bytes;

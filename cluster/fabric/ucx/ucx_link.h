@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/ucx/ucx_session.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 #include "cluster/fabric/ucx/ucx_worker.h"
 
@@ -45,9 +46,8 @@ class UcxLink {
                                 void* data, std::size_t length, const ucp_am_recv_param_t* param);
   static ucs_status_t OnAnswer(void* self, const void* header, std::size_t header_length,
                                void* data, std::size_t length, const ucp_am_recv_param_t* param);
-  bool Take(const UcxAnswer& answer, std::span<const std::byte> bytes);
 
-  absl::Status Post(std::size_t index);
+  absl::Status Post(const Op& op, std::size_t index);
   absl::Status Write(UcxKind kind, std::uint64_t offset, std::span<const std::byte> bytes);
   absl::Status Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                     std::span<const std::byte> payload = {});
@@ -59,15 +59,12 @@ class UcxLink {
   ucs_status_t failure_ = UCS_OK;
   UcxVerdict verdict_{};  // None yet.
   base::MonotonicTime deadline_{};
-  void* sending_ = nullptr;    // The request under way, if one is.
-  std::string hello_;          // UCX may look at it until it is sent.
-  UcxOp header_;               // Of the operation being sent; UCX may look at it until it is.
-  std::span<const Op> chain_;  // Being executed.
-  std::uint64_t chain_number_ = 0;
+  void* sending_ = nullptr;  // The request under way, if one is.
+  std::string hello_;        // UCX may look at it until it is sent.
+  UcxOp header_;             // Of the operation being sent; UCX may look at it until it is.
+  UcxChain chain_;           // Being executed.
   std::uint64_t sequence_ = 0;
-  std::uint64_t missing_bytes_ = 0;  // Of what the chain reads.
-  bool ended_ = false;               // The owner has executed the chain.
-  bool refused_ = false;             // Or does not want to.
+  bool refused_ = false;  // The owner does not want to execute the chain.
   std::uint64_t work_requests_ = 0;
   std::uint64_t round_trips_ = 0;
 };

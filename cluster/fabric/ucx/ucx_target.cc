@@ -55,10 +55,10 @@ UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemor
                      std::string worker_address)
     : memory_(std::move(memory)),
       doorbell_(std::move(doorbell)),
-      expected_(std::move(expected)),
       worker_address_(std::move(worker_address)),
       fd_(worker->fd()),
-      worker_(std::move(worker)) {
+      worker_(std::move(worker)),
+      session_(std::move(expected), memory_->bytes()) {
   worker_->Handle(kUcxHello, OnHello, this);
   worker_->Handle(kUcxOp, OnOp, this);
 }
@@ -85,101 +85,37 @@ ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t head
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
   Reply& reply = target.NewReply();
-  reply.verdict = target.Judge(UcxHello::Parse({static_cast<const char*>(header), header_length}));
+  reply.verdict = target.session_.Judge({static_cast<const char*>(header), header_length});
   target.Send(reply, param->reply_ep, kUcxVerdict, &reply.verdict, sizeof reply.verdict);
   return UCS_OK;
-}
-
-UcxVerdict UcxTarget::Judge(const absl::StatusOr<UcxHello>& hello) {
-  if (!hello.ok() || hello->version != expected_.version) return UcxVerdict::kWrongVersion;
-  const bool knows = hello->key == expected_.key && hello->address == expected_.address &&
-                     hello->length_bytes == expected_.length_bytes;
-  // The worker serves one peer. A second one could not be fenced without the first.
-  if (!knows || welcomed_) return UcxVerdict::kWrongRegion;
-  welcomed_ = true;
-  return UcxVerdict::kWelcome;
 }
 
 ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_length, void* data,
                              std::size_t length, const ucp_am_recv_param_t* param) {
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
-  UcxOp op;
-  const bool whole = header_length == sizeof op &&
-                     (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
+  const bool whole = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
                      (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
   if (!whole) {
-    target.refused_ = true;
+    target.session_.Refuse();
     return UCS_OK;
   }
-  std::memcpy(&op, header, sizeof op);
-  if (!target.Allowed(op, length)) target.refused_ = true;
-  ++target.next_sequence_;
-  // The end is answered all the same. The answer tells the peer of the refusal. The peer would
-  // otherwise wait until its deadline.
-  if (target.refused_ && op.kind != UcxKind::kEnd) return UCS_OK;
-  target.Execute(op, {static_cast<const std::byte*>(data), length}, param->reply_ep);
+  const UcxSession::Outcome outcome = target.session_.Take(
+      {static_cast<const std::byte*>(header), header_length},
+      {static_cast<const std::byte*>(data), length}, kMaxReplyBytes - target.reply_bytes_);
+  if (outcome.rings && target.doorbell_ != nullptr) target.doorbell_->Ring();
+  if (outcome.answers) target.AnswerAll(outcome, param->reply_ep);
   return UCS_OK;
 }
 
-bool UcxTarget::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
-  const std::uint64_t region_bytes = memory_->bytes().size();
-  const bool inside = op.offset <= region_bytes && op.length_bytes <= region_bytes - op.offset;
-  const bool writes = op.kind == UcxKind::kWrite || op.kind == UcxKind::kWriteWords;
-  const bool atomic = op.kind == UcxKind::kSwap || op.kind == UcxKind::kAdd;
-  const std::uint64_t word = sizeof(std::uint64_t);
-  const bool whole_words = op.offset % word == 0 && op.length_bytes % word == 0;
-  return welcomed_ && op.sequence == next_sequence_ && inside &&
-         payload_bytes == (writes ? op.length_bytes : 0) &&
-         (op.kind != UcxKind::kWriteWords || whole_words) &&
-         (!atomic || (whole_words && op.length_bytes == word)) &&
-         (op.kind != UcxKind::kRead || op.length_bytes <= kMaxReplyBytes - reply_bytes_) &&
-         op.kind >= UcxKind::kWrite && op.kind <= UcxKind::kEnd;
-}
-
-void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer) {
-  // A refused end comes here as well, and its offset may lie outside of the region.
-  std::byte* const at = memory_->bytes().data() + (op.kind == UcxKind::kEnd ? 0 : op.offset);
-  const auto word = [at] { return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)); };
-  // A swap that succeeds leaves `old_value` alone, and then `compare` is the former value.
-  std::uint64_t old_value = op.compare;
-  switch (op.kind) {
-    case UcxKind::kWrite:
-      if (!payload.empty()) std::memcpy(at, payload.data(), payload.size());
-      return;
-    case UcxKind::kWriteWords:
-      for (std::size_t i = 0; i < payload.size(); i += sizeof old_value) {
-        std::memcpy(&old_value, payload.data() + i, sizeof old_value);
-        StoreWord(at + i, old_value);
-      }
-      return;
-    case UcxKind::kRead:
-      ExecuteRead(op, peer);
-      return;
-    case UcxKind::kSwap:
-      word().compare_exchange_strong(old_value, op.value);
-      break;
-    case UcxKind::kAdd:
-      old_value = word().fetch_add(op.value);
-      break;
-    case UcxKind::kNotify:
-      if (doorbell_ != nullptr) doorbell_->Ring();
-      return;
-    case UcxKind::kEnd:
-      Answer(op, peer, 0, {});
-      return;
-  }
-  const auto bytes = std::as_bytes(std::span(&old_value, 1));
-  Answer(op, peer, 0, {bytes.begin(), bytes.end()});
-}
-
-// Copies the bytes as they are now: they include what the peer wrote before this read, and exclude
+// Copies the bytes as they are now: they include what the peer wrote before a read, and exclude
 // what it writes after.
-void UcxTarget::ExecuteRead(const UcxOp& op, ucp_ep_h peer) {
-  const std::byte* const from = memory_->bytes().data() + op.offset;
-  for (std::uint64_t at = 0; at < op.length_bytes; at += kUcxChunkBytes) {
-    const std::uint64_t size = std::min(kUcxChunkBytes, op.length_bytes - at);
-    Answer(op, peer, at, {from + at, from + at + size});
+void UcxTarget::AnswerAll(const UcxSession::Outcome& outcome, ucp_ep_h peer) {
+  if (outcome.op.kind == UcxKind::kEnd) Answer(outcome.op, peer, 0, {});
+  for (std::size_t at = 0; at < outcome.bytes.size(); at += kUcxChunkBytes) {
+    const auto part =
+        outcome.bytes.subspan(at, std::min<std::size_t>(kUcxChunkBytes, outcome.bytes.size() - at));
+    Answer(outcome.op, peer, at, {part.begin(), part.end()});
   }
 }
 
@@ -190,7 +126,7 @@ void UcxTarget::Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset,
                   .index = op.index,
                   .offset = offset,
                   .kind = op.kind,
-                  .refused = refused_ ? 1U : 0U};
+                  .refused = session_.refused() ? 1U : 0U};
   reply.data = std::move(data);
   reply_bytes_ += reply.data.size();
   Send(reply, peer, kUcxAnswer, &reply.header, sizeof reply.header);

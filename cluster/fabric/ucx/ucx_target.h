@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/ucx/ucx_session.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 #include "cluster/fabric/ucx/ucx_worker.h"
 
@@ -78,13 +79,6 @@ class UcxTarget {
   static ucs_status_t OnOp(void* self, const void* header, std::size_t header_length, void* data,
                            std::size_t length, const ucp_am_recv_param_t* param);
   static void OnSent(void* request, ucs_status_t status, void* reply);
-  UcxVerdict Judge(const absl::StatusOr<UcxHello>& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ExecuteRead(const UcxOp& op, ucp_ep_h peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   /// Bytes that UCX may read until it has sent them.
   struct Reply {
     UcxTarget* target = nullptr;
@@ -96,12 +90,13 @@ class UcxTarget {
   Reply& NewReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header, std::size_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AnswerAll(const UcxSession::Outcome& outcome, ucp_ep_h peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset, std::vector<std::byte> data)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<UcxMemory> memory_;  // Kept while the worker may write into it.
   const std::shared_ptr<UcxDoorbell> doorbell_;
-  const UcxHello expected_;
   const std::string worker_address_;
   const int fd_;
   base::Mutex mutex_;
@@ -109,9 +104,7 @@ class UcxTarget {
   std::list<Reply> replies_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t reply_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<UcxWorker> worker_ ABSL_GUARDED_BY(mutex_);  // Null: closed.
-  bool welcomed_ ABSL_GUARDED_BY(mutex_) = false;
-  bool refused_ ABSL_GUARDED_BY(mutex_) = false;  // The peer broke the rules.
-  std::uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  UcxSession session_ ABSL_GUARDED_BY(mutex_);
 };
 
 /// The thread that moves the targets of one fabric. It sleeps while no peer sends.

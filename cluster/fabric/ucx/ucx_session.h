@@ -1,0 +1,81 @@
+// What both ends of a connection make of the messages of the other one. It knows nothing of UCX, so
+// that any bytes can be given to it. Internal to the backend.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "cluster/fabric/fabric.h"
+#include "cluster/fabric/ucx/ucx_wire.h"
+
+namespace onepiece::fabric {
+
+/// The owner's view of one peer. It checks each operation against the region and carries it out.
+///
+/// Threading: one thread at a time.
+class UcxSession {
+ public:
+  /// The peer is welcome when its hello equals `expected`. Borrows the region's memory.
+  UcxSession(UcxHello expected, std::span<std::byte> region)
+      : expected_(std::move(expected)), region_(region) {}
+
+  UcxVerdict Judge(std::string_view hello);
+
+  /// What the owner has to do after an operation.
+  struct Outcome {
+    UcxOp op;
+    bool rings = false;    ///< It rings the doorbell.
+    bool answers = false;  ///< It answers with `bytes`.
+    /// Valid until the next call. Those of a read lie in the region.
+    std::span<const std::byte> bytes;
+  };
+  /// Executes an operation. After the first that breaks the rules it executes nothing more and
+  /// answers only ends, so that the peer need not wait for its deadline. A read of more than
+  /// `room_bytes` breaks the rules.
+  Outcome Take(std::span<const std::byte> header, std::span<const std::byte> payload,
+               std::uint64_t room_bytes);
+  /// The peer has broken the rules outside of its operations.
+  void Refuse() { refused_ = true; }
+  [[nodiscard]] bool refused() const { return refused_; }
+
+ private:
+  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes,
+                             std::uint64_t room_bytes) const;
+  Outcome Execute(const UcxOp& op, std::span<const std::byte> payload);
+
+  const UcxHello expected_;
+  const std::span<std::byte> region_;
+  bool welcomed_ = false;
+  bool refused_ = false;
+  std::uint64_t next_sequence_ = 0;
+  std::uint64_t old_value_ = 0;  // Outcome::bytes of an atomic operation.
+};
+
+/// The chain that the dialling end has under way: what it expects of the owner's answers.
+///
+/// Threading: one thread at a time.
+class UcxChain {
+ public:
+  /// Borrows the operations and the memory to which they refer until the next call.
+  void Begin(std::span<const Op> ops);
+  /// No answer writes into the memory of a chain that is over.
+  void Finish() { ops_ = {}; }
+  /// Counts bytes that the owner has been asked for.
+  void Expect(std::uint64_t bytes) { missing_bytes_ += bytes; }
+  /// Takes an answer. Returns false when it does not answer the chain under way.
+  bool Take(std::span<const std::byte> header, std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  std::span<const Op> ops_;
+  std::uint64_t number_ = 0;
+  std::uint64_t missing_bytes_ = 0;  // Of what the chain reads.
+  bool ended_ = false;               // The owner has executed the chain.
+};
+
+}  // namespace onepiece::fabric
