@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 using v1::Job;
 
-constexpr base::MonotonicTime kStart{};
+constexpr base::MonotonicTime kBegin{};
 
 base::Uid NumberedUid(int i) {
   std::array<std::uint8_t, 16> bytes{};
@@ -45,37 +45,37 @@ class SettlementsTest : public QObject {
 
   void Resolve_SettlesWithTheLastKeeper() {
     Settlements settlements(2s, 20s);
-    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart);
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kBegin);
     QVERIFY(!settlements.Resolve("c", NumberedUid(1)));
     QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
     QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
     QVERIFY(settlements.WaitsFor("b", NumberedUid(1)));
     QVERIFY(settlements.Resolve("b", NumberedUid(1)));
     QVERIFY(!settlements.WaitsFor("b", NumberedUid(1)));
-    QVERIFY(settlements.TakeOverdue(kStart + 1h, NothingIsSent).empty());
+    QVERIFY(settlements.TakeOverdue(kBegin + 1h, NothingIsSent).empty());
   }
 
   void Begin_AgainWaitsForAllAnew() {
     Settlements settlements(2s, 20s);
-    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart);
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kBegin);
     QVERIFY(!settlements.Resolve("a", NumberedUid(1)));
-    settlements.Begin(NumberedUid(1), {"a", "b"}, kStart + 1s);
+    settlements.Begin(NumberedUid(1), {"a", "b"}, kBegin + 1s);
     QVERIFY(!settlements.Resolve("b", NumberedUid(1)));
-    QVERIFY(settlements.TakeOverdue(kStart + 2s, NothingIsSent).empty());
-    const auto overdue = settlements.TakeOverdue(kStart + 3s, NothingIsSent);
+    QVERIFY(settlements.TakeOverdue(kBegin + 2s, NothingIsSent).empty());
+    const auto overdue = settlements.TakeOverdue(kBegin + 3s, NothingIsSent);
     QCOMPARE(overdue.size(), std::size_t{1});
     QCOMPARE(overdue[0].silent, std::set<std::string>{"a"});
   }
 
   void TakeOverdue_WithNobodyToAskIsAtOnce() {
     Settlements settlements(2s, 20s);
-    settlements.Begin(NumberedUid(1), {"a"}, kStart);
-    settlements.Begin(NumberedUid(2), {}, kStart);
-    QCOMPARE(settlements.next_due(), std::optional(kStart));
-    const auto overdue = settlements.TakeOverdue(kStart, NothingIsSent);
+    settlements.Begin(NumberedUid(1), {"a"}, kBegin);
+    settlements.Begin(NumberedUid(2), {}, kBegin);
+    QCOMPARE(settlements.next_due(), std::optional(kBegin));
+    const auto overdue = settlements.TakeOverdue(kBegin, NothingIsSent);
     QCOMPARE(overdue.size(), std::size_t{1});
     QVERIFY(overdue[0].uid == NumberedUid(2));
-    QCOMPARE(settlements.next_due(), std::optional(kStart + 2s));
+    QCOMPARE(settlements.next_due(), std::optional(kBegin + 2s));
   }
 
   // A result on its way is waited for, and for `patience` after it has been sent, but not for ever.
@@ -83,7 +83,7 @@ class SettlementsTest : public QObject {
     Settlements settlements(2s, 20s);
     bool sending = true;
     const auto is_sending = [&](const std::string&, const base::Uid&) { return sending; };
-    settlements.Begin(NumberedUid(1), {"a"}, kStart);
+    settlements.Begin(NumberedUid(1), {"a"}, kBegin);
     // Looks every half second, and returns when the first end waits no longer.
     const auto overdue_at = [&](base::MonotonicTime from, base::Duration sent_after) {
       base::MonotonicTime now = from;
@@ -93,22 +93,22 @@ class SettlementsTest : public QObject {
       }
       return now;
     };
-    QCOMPARE(overdue_at(kStart, 3s), kStart + 6s);
+    QCOMPARE(overdue_at(kBegin, 3s), kBegin + 6s);
     sending = true;
-    settlements.Begin(NumberedUid(2), {"a"}, kStart + 6s);
-    const base::MonotonicTime limited = overdue_at(kStart + 6s, 1h);
-    QVERIFY(limited > kStart + 24s && limited <= kStart + 26s);
+    settlements.Begin(NumberedUid(2), {"a"}, kBegin + 6s);
+    const base::MonotonicTime limited = overdue_at(kBegin + 6s, 1h);
+    QVERIFY(limited > kBegin + 24s && limited <= kBegin + 26s);
   }
 
   // Whoever was stopped itself has no reason to call others silent.
   void TakeOverdue_AfterAStopWaitsAnew() {
     Settlements settlements(2s, 20s);
-    QVERIFY(settlements.TakeOverdue(kStart, NothingIsSent).empty());
-    settlements.Begin(NumberedUid(1), {"a"}, kStart);
-    QVERIFY(settlements.TakeOverdue(kStart + 8s, NothingIsSent).empty());
-    QCOMPARE(settlements.next_due(), std::optional(kStart + 10s));
-    QVERIFY(settlements.TakeOverdue(kStart + 9s, NothingIsSent).empty());
-    QCOMPARE(settlements.TakeOverdue(kStart + 10s, NothingIsSent).size(), std::size_t{1});
+    QVERIFY(settlements.TakeOverdue(kBegin, NothingIsSent).empty());
+    settlements.Begin(NumberedUid(1), {"a"}, kBegin);
+    QVERIFY(settlements.TakeOverdue(kBegin + 8s, NothingIsSent).empty());
+    QCOMPARE(settlements.next_due(), std::optional(kBegin + 10s));
+    QVERIFY(settlements.TakeOverdue(kBegin + 9s, NothingIsSent).empty());
+    QCOMPARE(settlements.TakeOverdue(kBegin + 10s, NothingIsSent).size(), std::size_t{1});
   }
 };
 
