@@ -150,7 +150,6 @@ bool UcxLink::Take(const UcxAnswer& answer, std::span<const std::byte> bytes) {
     case Op::Kind::kNotify:
       break;
   }
-  if (answer.index == piece_of_) into = into.subspan(piece_at_);
   if (answer.offset > into.size() || bytes.size() > into.size() - answer.offset) return false;
   std::ranges::copy(bytes, into.subspan(answer.offset).begin());
   missing_bytes_ -= bytes.size();
@@ -162,7 +161,6 @@ absl::Status UcxLink::Execute(std::span<const Op> chain, base::MonotonicTime dea
   chain_ = chain;
   ++chain_number_;
   missing_bytes_ = 0;
-  piece_at_ = 0;
   ended_ = false;
   work_requests_ = chain.size();
   round_trips_ = 1;
@@ -194,7 +192,10 @@ absl::Status UcxLink::Post(std::size_t index) {
       return Write(UcxKind::kWriteWords, op.offset, std::as_bytes(op.words));
     case Op::Kind::kRead:
     case Op::Kind::kReadWords:
-      return Read(index);
+      // The bytes are counted before the request goes out. The answer may come while Send still
+      // waits, and Take refuses bytes that nobody expects.
+      missing_bytes_ += size;
+      return Send(UcxKind::kRead, op.offset, size);
     case Op::Kind::kCompareAndSwap:
       missing_bytes_ += size;
       return Send(UcxKind::kSwap, op.offset, size);
@@ -203,31 +204,6 @@ absl::Status UcxLink::Post(std::size_t index) {
       return Send(UcxKind::kAdd, op.offset, size);
     case Op::Kind::kNotify:
       return Send(UcxKind::kNotify, 0, 0);
-  }
-  return absl::OkStatus();
-}
-
-// The owner keeps so many bytes of answers and no more, so the rest is asked for when they are
-// here.
-absl::Status UcxLink::Read(std::size_t index) {
-  const Op& op = chain_[index];
-  const std::uint64_t size = op.size_bytes();
-  for (std::uint64_t at = 0; at < size; at += kUcxReadBytes) {
-    const std::uint64_t piece = std::min(kUcxReadBytes, size - at);
-    // Answers name the operation and not the piece, so a piece has no other one beside it.
-    const bool in_pieces = size > kUcxReadBytes;
-    for (int idle = 0;
-         missing_bytes_ > 0 && (in_pieces || missing_bytes_ + piece > kUcxReadBytes);) {
-      ONEPIECE_RETURN_IF_ERROR(Step(idle));
-    }
-    // The bytes are counted before the request goes out. The answer may come while Send still
-    // waits, and Take refuses bytes that nobody expects.
-    missing_bytes_ += piece;
-    if (in_pieces) {
-      piece_of_ = index;
-      piece_at_ = at;
-    }
-    ONEPIECE_RETURN_IF_ERROR(Send(UcxKind::kRead, op.offset + at, piece));
   }
   return absl::OkStatus();
 }

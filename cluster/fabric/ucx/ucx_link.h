@@ -48,7 +48,6 @@ class UcxLink {
   bool Take(const UcxAnswer& answer, std::span<const std::byte> bytes);
 
   absl::Status Post(std::size_t index);
-  absl::Status Read(std::size_t index);
   absl::Status Write(UcxKind kind, std::uint64_t offset, std::span<const std::byte> bytes);
   absl::Status Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                     std::span<const std::byte> payload = {});
@@ -66,12 +65,9 @@ class UcxLink {
   std::span<const Op> chain_;  // Being executed.
   std::uint64_t chain_number_ = 0;
   std::uint64_t sequence_ = 0;
-  std::uint64_t missing_bytes_ = 0;  // Of what the chain has asked for.
-  // The piece of a read that is under way: of which operation, and where the piece begins in it.
-  std::size_t piece_of_ = 0;
-  std::uint64_t piece_at_ = 0;
-  bool ended_ = false;    // The owner has executed the chain.
-  bool refused_ = false;  // Or does not want to.
+  std::uint64_t missing_bytes_ = 0;  // Of what the chain reads.
+  bool ended_ = false;               // The owner has executed the chain.
+  bool refused_ = false;             // Or does not want to.
   std::uint64_t work_requests_ = 0;
   std::uint64_t round_trips_ = 0;
 };

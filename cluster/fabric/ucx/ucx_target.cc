@@ -14,7 +14,6 @@
 
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -22,7 +21,8 @@ namespace {
 // How many steps of progress one busy peer gets before the others have their turn.
 constexpr int kProgressSteps = 64;
 
-std::atomic<std::uint64_t> the_flooded_peers{0};
+// How many bytes of answers this process keeps for a peer that does not take them.
+constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
@@ -65,15 +65,10 @@ UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemor
 
 bool UcxTarget::Progress() {
   const base::MutexLock lock(mutex_);
-  for (int step = 0; worker_ != nullptr && !flooded_ && step < kProgressSteps; ++step) {
+  for (int step = 0; worker_ != nullptr && step < kProgressSteps; ++step) {
     if (!worker_->Progress()) return !worker_->Arm();
   }
-  return worker_ != nullptr && !flooded_;
-}
-
-bool UcxTarget::flooded() {
-  const base::MutexLock lock(mutex_);
-  return flooded_;
+  return worker_ != nullptr;
 }
 
 void UcxTarget::Close() {
@@ -89,10 +84,9 @@ ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t head
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
-  Reply* const reply = target.NewReply({});
-  if (reply == nullptr) return UCS_OK;
-  reply->verdict = target.Judge(UcxHello::Parse({static_cast<const char*>(header), header_length}));
-  target.Send(*reply, param->reply_ep, kUcxVerdict, &reply->verdict, sizeof reply->verdict);
+  Reply& reply = target.NewReply();
+  reply.verdict = target.Judge(UcxHello::Parse({static_cast<const char*>(header), header_length}));
+  target.Send(reply, param->reply_ep, kUcxVerdict, &reply.verdict, sizeof reply.verdict);
   return UCS_OK;
 }
 
@@ -110,7 +104,6 @@ ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_
                              std::size_t length, const ucp_am_recv_param_t* param) {
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
-  if (target.flooded_) return UCS_OK;
   UcxOp op;
   const bool whole = header_length == sizeof op &&
                      (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
@@ -139,8 +132,9 @@ bool UcxTarget::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
   return welcomed_ && op.sequence == next_sequence_ && inside &&
          payload_bytes == (writes ? op.length_bytes : 0) &&
          (op.kind != UcxKind::kWriteWords || whole_words) &&
-         (!atomic || (whole_words && op.length_bytes == word)) && op.kind >= UcxKind::kWrite &&
-         op.kind <= UcxKind::kEnd;
+         (!atomic || (whole_words && op.length_bytes == word)) &&
+         (op.kind != UcxKind::kRead || op.length_bytes <= kMaxReplyBytes - reply_bytes_) &&
+         op.kind >= UcxKind::kWrite && op.kind <= UcxKind::kEnd;
 }
 
 void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp_ep_h peer) {
@@ -183,7 +177,7 @@ void UcxTarget::Execute(const UcxOp& op, std::span<const std::byte> payload, ucp
 // what it writes after.
 void UcxTarget::ExecuteRead(const UcxOp& op, ucp_ep_h peer) {
   const std::byte* const from = memory_->bytes().data() + op.offset;
-  for (std::uint64_t at = 0; at < op.length_bytes && !flooded_; at += kUcxChunkBytes) {
+  for (std::uint64_t at = 0; at < op.length_bytes; at += kUcxChunkBytes) {
     const std::uint64_t size = std::min(kUcxChunkBytes, op.length_bytes - at);
     Answer(op, peer, at, {from + at, from + at + size});
   }
@@ -191,28 +185,22 @@ void UcxTarget::ExecuteRead(const UcxOp& op, ucp_ep_h peer) {
 
 void UcxTarget::Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset,
                        std::vector<std::byte> data) {
-  Reply* const reply = NewReply(std::move(data));
-  if (reply == nullptr) return;
-  reply->header = {.chain = op.chain,
-                   .index = op.index,
-                   .offset = offset,
-                   .kind = op.kind,
-                   .refused = refused_ ? 1U : 0U};
-  Send(*reply, peer, kUcxAnswer, &reply->header, sizeof reply->header);
+  Reply& reply = NewReply();
+  reply.header = {.chain = op.chain,
+                  .index = op.index,
+                  .offset = offset,
+                  .kind = op.kind,
+                  .refused = refused_ ? 1U : 0U};
+  reply.data = std::move(data);
+  reply_bytes_ += reply.data.size();
+  Send(reply, peer, kUcxAnswer, &reply.header, sizeof reply.header);
 }
 
-UcxTarget::Reply* UcxTarget::NewReply(std::vector<std::byte> data) {
-  const std::uint64_t cost = CostOf(data.size());
-  if (cost > kUcxReplyBytes - reply_bytes_) {
-    flooded_ = true;
-    return nullptr;
-  }
-  reply_bytes_ += cost;
+UcxTarget::Reply& UcxTarget::NewReply() {
   Reply& reply = replies_.emplace_back();
   reply.target = this;
   reply.self = std::prev(replies_.end());
-  reply.data = std::move(data);
-  return &reply;
+  return reply;
 }
 
 // When an answer is lost, the peer's deadline passes.
@@ -235,7 +223,7 @@ void UcxTarget::OnSent(void* request, ucs_status_t /*status*/, void* reply) {
   const auto& done = *static_cast<Reply*>(reply);
   UcxTarget& target = *done.target;
   target.mutex_.AssertHeld();
-  target.reply_bytes_ -= CostOf(done.data.size());
+  target.reply_bytes_ -= done.data.size();
   target.replies_.erase(done.self);
   if (request != nullptr) ucp_request_free(request);
 }
@@ -312,23 +300,9 @@ void UcxProgress::Run() {
     // The descriptors of busy targets are not armed. A wait would sleep through what has arrived
     // there.
     Collect(/*wait=*/busy.empty(), busy);
-    std::erase_if(busy, [this](const auto& target) { return !Move(target); });
+    std::erase_if(busy, [](const auto& target) { return !target->Progress(); });
   }
 }
-
-// Returns true when there is more to do for the target.
-bool UcxProgress::Move(const std::shared_ptr<UcxTarget>& target) {
-  if (target->Progress()) return true;
-  if (target->flooded()) {
-    ++the_flooded_peers;
-    spdlog::warn("op=ucx_close_peer reason=PEER_DOES_NOT_RECEIVE limit_bytes={} peers_closed={}",
-                 kUcxReplyBytes, the_flooded_peers.load());
-    Remove(*target);
-  }
-  return false;
-}
-
-std::uint64_t UcxProgress::flooded_peers() { return the_flooded_peers; }
 
 void UcxProgress::Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& busy) {
   std::array<epoll_event, 64> events;
