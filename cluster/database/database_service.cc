@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "cluster/base/status.h"
 #include "cluster/database/purge.h"
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
+#include "cluster/rpc/part_stream.h"
 #include "cluster/rpc/read_only.h"
+#include "cluster/rpc/result_part.h"
 #include "cluster/rpc/state_stream.h"
 #include "cluster/rpc/status.h"
 
@@ -50,6 +53,55 @@ absl::StatusOr<std::span<const std::byte>> RangeOf(std::span<const std::byte> by
   return limit == 0 ? rest : rest.first(std::min(limit, rest.size()));
 }
 
+/// Sends a range of an artifact. The bytes are sent without a copy: the transport shares the
+/// artifact until it has sent them.
+///
+/// Threading: as PartFeeder.
+class ArtifactFeeder final : public rpc::PartFeeder {
+ public:
+  ArtifactFeeder(JobStore& store, std::string uid, StoredArtifact artifact,
+                 std::span<const std::byte> range, std::stop_token stopping)
+      : store_(store),
+        uid_(std::move(uid)),
+        info_(std::move(artifact.info)),
+        owner_(std::make_shared<const message::Buffer>(std::move(artifact.data))),
+        rest_(range),
+        stopping_(std::move(stopping)) {}
+
+  /// The stream is borrowed, because it keeps this feeder.
+  void Start(rpc::PartStream& stream) {
+    stream_ = &stream;
+    // The first part is sent even for an artifact of no bytes, because it describes the artifact.
+    SendNext(info_);
+  }
+  void OnTaken() override { SendNext(std::nullopt); }
+
+ private:
+  void SendNext(std::optional<v1::ResultArtifact> artifact) {
+    if (stopping_.stop_requested()) {
+      return stream_->End(base::MakeError(absl::StatusCode::kUnavailable, "STOPPING",
+                                          "this database is stopping: ask another one"));
+    }
+    const auto chunk = rest_.first(std::min(DatabaseService::kChunkBytes, rest_.size()));
+    rest_ = rest_.subspan(chunk.size());
+    const rpc::ResultPart part{.artifact = std::move(artifact),
+                               .chunk = {rpc::BorrowedSlice(owner_, chunk)}};
+    if (!rest_.empty()) return stream_->Send(part);
+    // After a partial fetch the client may want the rest, so only a fetch to the end counts.
+    const std::span<const std::byte> whole = owner_->bytes();
+    if (rest_.data() == whole.data() + whole.size()) store_.MarkStreamed(uid_, info_.artifact());
+    stream_->SendLast(part);
+  }
+
+  JobStore& store_;
+  const std::string uid_;
+  const v1::ResultArtifact info_;
+  const std::shared_ptr<const message::Buffer> owner_;
+  std::span<const std::byte> rest_;
+  const std::stop_token stopping_;
+  rpc::PartStream* stream_ = nullptr;
+};
+
 }  // namespace
 
 DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicator& replicator,
@@ -68,13 +120,7 @@ DatabaseService::DatabaseService(std::string node_id, JobStore& store, Replicato
       watches_({.places = watches,
                 .reason = "TOO_MANY_WATCHERS",
                 .what = "watches of jobs",
-                .advice = "end some watches, ask again later, or ask for the job with GetJob"}) {
-  MarkMethodStreamed(
-      rpc::MethodIndex("onepiece.v1.DatabaseService.FetchResult"),
-      rpc::MakeFetchHandler([this](auto& context, const auto& request, auto& stream) {
-        return Fetch(context, request, stream);
-      }));
-}
+                .advice = "end some watches, ask again later, or ask for the job with GetJob"}) {}
 
 absl::Status DatabaseService::CheckOpen() const {
   if (open_) return absl::OkStatus();
@@ -140,42 +186,27 @@ grpc::ServerWriteReactor<v1::Job>* DatabaseService::WatchJob(grpc::CallbackServe
   return stream.get();
 }
 
-// The bytes are sent without a copy: the transport shares the artifact until it has sent them.
-grpc::Status DatabaseService::Fetch(grpc::ServerContext& context,
-                                    const v1::FetchResultRequest& request,
-                                    rpc::ResultStream& stream) {
-  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
-  const absl::StatusOr<std::string> uid = UidOfResult(request.name());
-  if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  const absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request.artifact());
-  if (!artifact.ok()) return rpc::ToGrpc(artifact.status());
-  const auto range = RangeOf(artifact->data.bytes(), request);
-  if (!range.ok()) return rpc::ToGrpc(range.status());
-  rpc::StreamGuard::Stream guarded(fetches_, context);
-  if (!guarded.admitted().ok()) return rpc::ToGrpc(guarded.admitted());
-  const auto owner = std::make_shared<const message::Buffer>(artifact->data);
-  rpc::ResultPart part{.artifact = artifact->info, .chunk = {}};
-  std::span<const std::byte> rest = *range;
-  // The body runs once even for an artifact of no bytes, because its first message describes the
-  // artifact.
-  do {
-    const auto chunk = rest.first(std::min(kChunkBytes, rest.size()));
-    rest = rest.subspan(chunk.size());
-    part.chunk = {rpc::BorrowedSlice(owner, chunk)};
-    grpc::WriteOptions options;
-    if (rest.empty()) options.set_last_message();
-    if (context.IsCancelled() || stopping_.stop_requested() || !stream.Write(part, options)) {
-      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kUnavailable, "STREAM_BROKEN",
-                                         "the stream ended before the artifact did"));
-    }
-    guarded.Moved();
-    part.artifact.reset();
-  } while (!rest.empty());
-  // After a partial fetch the client may want the rest, so only a fetch to the end counts.
-  if (range->data() + range->size() == artifact->data.bytes().data() + artifact->data.size()) {
-    store_.MarkStreamed(*uid, artifact->info.artifact());
-  }
-  return grpc::Status::OK;
+grpc::ServerWriteReactor<grpc::ByteBuffer>* DatabaseService::FetchResult(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  const auto refuse = [](const absl::Status& why) {
+    return rpc::RefuseStream<grpc::ByteBuffer>(why);
+  };
+  if (const absl::Status open = CheckOpen(); !open.ok()) return refuse(open);
+  const absl::StatusOr<v1::FetchResultRequest> request = rpc::DecodeFetch(*bytes);
+  if (!request.ok()) return refuse(request.status());
+  const absl::StatusOr<std::string> uid = UidOfResult(request->name());
+  if (!uid.ok()) return refuse(uid.status());
+  absl::StatusOr<StoredArtifact> artifact = store_.FindArtifact(*uid, request->artifact());
+  if (!artifact.ok()) return refuse(artifact.status());
+  const auto range = RangeOf(artifact->data.bytes(), *request);
+  if (!range.ok()) return refuse(range.status());
+  auto place = std::make_unique<rpc::StreamGuard::Stream>(fetches_, *context);
+  if (!place->admitted().ok()) return refuse(place->admitted());
+  const auto sending = std::make_shared<ArtifactFeeder>(store_, *uid, *std::move(artifact), *range,
+                                                        stopping_.get_token());
+  const auto stream = rpc::PartStream::Begin(std::move(place), sending);
+  sending->Start(*stream);
+  return stream->reactor();
 }
 
 grpc::Status DatabaseService::AcknowledgeResult(grpc::ServerContext*,

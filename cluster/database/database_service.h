@@ -11,7 +11,6 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
-#include "cluster/rpc/result_part.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/rpc/stream_shares.h"
 #include "onepiece/v1/database.grpc.pb.h"
@@ -21,16 +20,17 @@ namespace onepiece::database {
 /// Serves a JobStore over gRPC. Until Open every call fails with UNAVAILABLE (RECOVERING), so that
 /// a job that has not been read from disk yet does not look as if it did not exist.
 ///
-/// At most `fetches` clients fetch at a time (RESOURCE_EXHAUSTED TOO_MANY_FETCHES), and a fetch
-/// whose client does not read is ended. A watch costs no thread. There are `watches` places for
-/// them, shared out among the clients (RESOURCE_EXHAUSTED TOO_MANY_WATCHERS). A slow watcher sees
-/// the latest state, not every state. An unchanged state comes again every Watches::kRepeat.
+/// Fetches and watches cost no thread. There are places for `fetches` and `watches` of them, shared
+/// out among the clients (RESOURCE_EXHAUSTED TOO_MANY_FETCHES, TOO_MANY_WATCHERS). A fetch whose
+/// client does not read is ended. A slow watcher sees the latest state, not every state. An
+/// unchanged state comes again every Watches::kRepeat.
 ///
 /// Ownership: borrows the store, the replicator, the anti-entropy and the values.
 /// Threading: thread-safe.
-/// Blocking: WatchJob never blocks.
+/// Blocking: WatchJob and FetchResult never block.
 class DatabaseService final
-    : public v1::DatabaseService::WithCallbackMethod_WatchJob<v1::DatabaseService::Service> {
+    : public v1::DatabaseService::WithRawCallbackMethod_FetchResult<
+          v1::DatabaseService::WithCallbackMethod_WatchJob<v1::DatabaseService::Service>> {
  public:
   /// A proxy holds one watch for each job that its clients watch. It may hold half of these.
   static constexpr std::size_t kWatchPlaces = 20'480;
@@ -60,6 +60,8 @@ class DatabaseService final
                         v1::ListJobsResponse* response) override;
   grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
                                               const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchResult(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* bytes) override;
   grpc::Status AcknowledgeResult(grpc::ServerContext* context,
                                  const v1::AcknowledgeResultRequest* request,
                                  v1::Job* response) override;
@@ -87,8 +89,6 @@ class DatabaseService final
   template <typename T, typename Work>
   grpc::Status Answer(T* response, const Work& work);
   absl::Status CheckOpen() const;
-  grpc::Status Fetch(grpc::ServerContext& context, const v1::FetchResultRequest& request,
-                     rpc::ResultStream& stream);
 
   const std::string node_id_;
   JobStore& store_;

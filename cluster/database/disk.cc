@@ -140,8 +140,10 @@ bool Disk::MoveOldest(const std::stop_token& stop) {
   if (result == nullptr) return true;  // It was purged meanwhile, so there is room.
   {
     const base::MutexLock lock(mutex_);
-    // Before the file is written: from here on, a purge of the result removes the file.
+    // Before the file is written: from here on, a purge of the result removes the file. An earlier
+    // purge does not: the file that it meant goes when the new one is written.
     spilled_.insert(*uid);
+    std::erase(gone_, *uid);
   }
   auto mapped = spill_->Write(*uid, *result);
   const bool kept = mapped.ok() && store_->Replace(*uid, *std::move(mapped), false);

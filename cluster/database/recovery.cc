@@ -18,7 +18,13 @@ void Recover(Journal& journal, Spill* spill, std::unordered_set<base::Uid> spill
     if (wants_bytes && spilled.contains(uid)) {
       // Read logs and drops a damaged file. A peer may still have the result.
       auto read = spill->Read(uid);
-      if (read.ok()) artifacts = *std::move(read);
+      if (read.ok()) {
+        artifacts = *std::move(read);
+      } else {
+        // What is left of it is dropped by Read or not at all: a file that could not be read may be
+        // whole, and the next start tries again.
+        spilled.erase(uid);
+      }
     }
     if (!store.Restore(std::move(record), artifacts)) {
       journal.Forget(uid);

@@ -55,6 +55,11 @@ class FileSpill final : public Spill {
   struct Found {
     absl::Status status;  // What is wrong with the file's header.
     std::int64_t bytes = 0;
+    /// The disk or this process failed (EIO, no descriptors left), which says nothing about the
+    /// file. It stays where it is, as its entry does.
+    [[nodiscard]] bool unreadable() const {
+      return !status.ok() && !absl::IsDataLoss(status) && !absl::IsFailedPrecondition(status);
+    }
   };
 
   [[nodiscard]] std::string PathOf(const base::Uid& uid) const {
@@ -72,7 +77,9 @@ class FileSpill final : public Spill {
   const SpillOptions options_;
   const std::uint64_t cluster_;
   std::unique_ptr<DataFolder> folder_;
-  std::map<base::Uid, Found> files_;  // Files that Open found. Only Open uses it.
+  // Only Open uses these two: the files that it found, and those that are not complete.
+  std::map<base::Uid, Found> files_;
+  std::vector<fs::path> parts_;
 
   base::Mutex write_mutex_;  // Held while a file is written.
   mutable base::Mutex mutex_ ABSL_ACQUIRED_AFTER(write_mutex_);
@@ -90,10 +97,15 @@ absl::Status FileSpill::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(folder_, DataFolder::Open(options_.folder));
   ONEPIECE_RETURN_IF_ERROR(LookAtFiles());
   const base::MutexLock lock(mutex_);
-  // A new index adopts the files that lie here. It must not adopt those of another cluster.
+  // A new index adopts the files that lie here. It must not adopt those of another cluster. A file
+  // that cannot be read now could not be adopted, and the next start would drop it as one that the
+  // index does not know.
   const auto may_make = [this]() -> absl::Status {
     for (const auto& [uid, found] : files_) {
       if (base::GetReason(found.status).reason == "OTHER_CLUSTER") return found.status;
+    }
+    for (const auto& [uid, found] : files_) {
+      if (found.unreadable()) return found.status;
     }
     return absl::OkStatus();
   };
@@ -112,7 +124,10 @@ absl::Status FileSpill::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(insert_,
                             index_->Prepare("INSERT OR REPLACE INTO results VALUES (?1, ?2, ?3)"));
   ONEPIECE_ASSIGN_OR_RETURN(remove_, index_->Prepare("DELETE FROM results WHERE uid = ?1"));
+  // Only now is it known that the folder is this cluster's.
+  for (const fs::path& part : parts_) unlink(part.c_str());
   ONEPIECE_RETURN_IF_ERROR(Reconcile(made));
+  parts_.clear();
   files_.clear();
   stats_.budget_bytes = options_.budget_bytes;
   spdlog::info("op=spill_open folder={} results={} bytes={} damaged={} index={}", options_.folder,
@@ -120,37 +135,41 @@ absl::Status FileSpill::Open() {
   return absl::OkStatus();
 }
 
-// Reads the headers of our files and removes incomplete ones. Files with other names are left
-// alone.
+// Reads the headers of our files. Files with other names are left alone.
 absl::Status FileSpill::LookAtFiles() {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder, error)) {
-    std::string name = entry.path().filename().string();
+  const auto failed = [&] { return DiskError(error.value(), "cannot read", options_.folder); };
+  // increment() and not a range-based loop, which throws when the folder cannot be read on.
+  for (fs::directory_iterator at(options_.folder, error), end; at != end; at.increment(error)) {
+    if (error) return failed();
+    const fs::path& path = at->path();
+    std::string name = path.filename().string();
     if (name.ends_with(kPart)) {
       name.resize(name.size() - kPart.size());
-      if (name.ends_with(kResult)) unlink(entry.path().c_str());
+      if (name.ends_with(kResult)) parts_.push_back(path);
       continue;
     }
     if (!name.ends_with(kResult)) continue;
     const auto uid = base::Uid::Parse(name.substr(0, name.size() - kResult.size()));
-    if (!uid.has_value() || entry.path() != PathOf(*uid)) continue;
-    Found& found = files_[*uid];
-    const auto header = ReadSpillHeader(entry.path());
+    if (!uid.has_value() || path != PathOf(*uid)) continue;
+    const auto header = ReadSpillHeader(path);
     if (base::GetReason(header.status()).reason == "NEWER_FORMAT") return header.status();
+    if (absl::IsNotFound(header.status())) continue;
+    Found& found = files_[*uid];
     found.status = header.status();
     if (!header.ok()) continue;
     found.bytes = header->file_bytes;
     if (header->owner.cluster != cluster_) {
       found.status =
           base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
-                          absl::StrCat(entry.path().string(),
+                          absl::StrCat(path.string(),
                                        " was spilled by another cluster's database: give "
                                        "this one another data_dir, or move it away"));
     } else if (header->owner.uid != *uid) {
       found.status = absl::DataLossError("it is another result's");
     }
   }
-  return error ? DiskError(error.value(), "cannot read", options_.folder) : absl::OkStatus();
+  return error ? failed() : absl::OkStatus();
 }
 
 absl::Status FileSpill::Load(sqlite::Database& database) {
@@ -178,6 +197,11 @@ absl::Status FileSpill::Reconcile(bool index_is_new) {
   return index_->InTransaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     for (const auto& [uid, found] : files_) {
       const auto entry = entries_.find(uid);
+      if (found.unreadable()) {
+        spdlog::error("op=spill_open uid={} kept, but cannot be read now: {}", uid.ToString(),
+                      base::View(found.status.message()));
+        continue;
+      }
       const bool known = entry != entries_.end() && entry->second == found.bytes;
       if (found.status.ok() && (known || index_is_new)) {
         if (!known) ONEPIECE_RETURN_IF_ERROR(Insert(uid, found.bytes));
@@ -293,6 +317,12 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Read(const base::Uid& uid
   if (artifacts.ok()) return artifacts;
   const base::MutexLock lock(mutex_);
   if (!entries_.contains(uid)) return absl::NotFoundError("no spilled result");
+  // A failure of the disk or of this process is no damage: a later start may read the file.
+  if (!absl::IsDataLoss(artifacts.status()) && !absl::IsNotFound(artifacts.status())) {
+    spdlog::error("op=spill_read uid={} kept, but cannot be read now: {}", uid.ToString(),
+                  base::View(artifacts.status().message()));
+    return artifacts.status();
+  }
   ++stats_.damaged;
   spdlog::error("op=spill_read uid={} dropped: {}", uid.ToString(),
                 base::View(artifacts.status().message()));

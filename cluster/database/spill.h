@@ -30,7 +30,8 @@ struct SpillStats {
 /// Keeps results in files. It survives a crash at any moment: a file is written under another name,
 /// synchronised, renamed, and only then entered into the index, and a removal takes these steps
 /// back in reverse order. Open drops files that the index does not know, and entries whose file is
-/// missing, too short or of another result.
+/// missing, too short or of another result. A file that cannot be read (EIO, no descriptors left)
+/// is kept for a later start.
 ///
 /// Ownership: artifacts that it hands out map their file and stay valid after its removal.
 /// Threading: thread-safe. One thread writes at a time.
@@ -55,9 +56,10 @@ class Spill {
   /// (DISK_FAILED).
   virtual absl::StatusOr<std::vector<StoredArtifact>> Write(
       const base::Uid& uid, std::span<const StoredArtifact> artifacts) = 0;
-  /// Maps a result and checks every byte. A damaged result is dropped.
+  /// Maps a result and checks every byte. A damaged result is dropped. One that the disk or this
+  /// process cannot read now is kept.
   ///
-  /// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED).
+  /// Errors: NOT_FOUND, DATA_LOSS (SPILL_DAMAGED), and those of DiskError when it is kept.
   virtual absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) = 0;
   /// Removes a result's file before it returns. Does nothing when there is none.
   virtual void Remove(const base::Uid& uid) = 0;

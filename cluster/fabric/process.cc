@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<ProcessWatch>> WatchProcess(const PeerIdentity& i
   if (identity.host != SelfIdentity().host) return std::make_unique<FixedWatch>(false);
   const int fd = identity.pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0)) : -1;
   if (fd < 0) {
-    // Pid 0 stands for nobody: UnlinkStale asks for it when a segment's name is malformed.
+    // Pid 0 stands for nobody.
     if (identity.pid <= 0 || errno == ESRCH) return std::make_unique<FixedWatch>(true);
     return base::MakeError(absl::StatusCode::kInternal, "PIDFD_FAILED",
                            std::string("pidfd_open: ") + std::strerror(errno));

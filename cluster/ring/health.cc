@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "cluster/base/mutex.h"
@@ -82,13 +83,16 @@ RingHealth ConsumerCore::health() const {
       }
     }
     NoteSeen(now);
-    health.producers.reserve(records_.size());
-    for (const auto& [id, record] : records_) health.producers.push_back(record->health);
+    // An owner shares its record with the table, so that nobody searches for it: a ring has
+    // thousands of producers, and messages wait for this lock.
+    std::unordered_set<const Record*> connected;
     for (const auto& [id, owner] : owners_) {
-      if (owner->fenced || owner->left.has_value()) continue;
-      const auto at = std::ranges::find(health.producers, owner->identity.producer_id,
-                                        &ProducerHealth::producer_id);
-      if (at != health.producers.end()) at->connected = true;
+      if (!owner->fenced && !owner->left.has_value()) connected.insert(owner->record.get());
+    }
+    health.producers.reserve(records_.size());
+    for (const auto& [id, record] : records_) {
+      health.producers.push_back(record->health);
+      health.producers.back().connected = connected.contains(record.get());
     }
   }
   std::ranges::sort(health.producers, [](const ProducerHealth& a, const ProducerHealth& b) {

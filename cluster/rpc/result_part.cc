@@ -5,10 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "cluster/base/check.h"
+#include "cluster/base/status.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
-#include "grpcpp/impl/rpc_method.h"
 #include "grpcpp/support/proto_buffer_reader.h"
 
 namespace onepiece::rpc {
@@ -91,84 +90,51 @@ grpc::Slice BorrowedSlice(std::shared_ptr<const void> owner, std::span<const std
           [](void* held) { delete static_cast<Owner*>(held); }, new Owner(std::move(owner))};
 }
 
-grpc::internal::MethodHandler* MakeFetchHandler(
-    std::function<grpc::Status(grpc::ServerContext&, const v1::FetchResultRequest&, ResultStream&)>
-        handler) {
-  return new grpc::internal::TemplatedBidiStreamingHandler<ResultStream, false>(
-      [handler = std::move(handler)](grpc::ServerContext* context, ResultStream* stream) {
-        v1::FetchResultRequest request;
-        if (!stream->Read(&request)) {
-          return grpc::Status(grpc::StatusCode::INTERNAL, "the request could not be read");
-        }
-        return handler(*context, request, *stream);
-      });
-}
-
-int MethodIndex(const std::string& full_name) {
-  const auto* method =
-      google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(full_name);
-  ONEPIECE_CHECK(method != nullptr);
-  return method->index();
-}
-
-std::unique_ptr<grpc::ClientReader<ResultPart>> FetchResult(grpc::ChannelInterface& channel,
-                                                            const std::string& service,
-                                                            grpc::ClientContext& context,
-                                                            const v1::FetchResultRequest& request) {
-  const std::string name = "/" + service + "/FetchResult";
-  // Create() starts the call and copies the path, so `name` may end with this function.
-  const grpc::internal::RpcMethod method(name.c_str(), grpc::internal::RpcMethod::SERVER_STREAMING);
-  return std::unique_ptr<grpc::ClientReader<ResultPart>>(
-      grpc::internal::ClientReaderFactory<ResultPart>::Create(&channel, method, &context, request));
-}
-
-}  // namespace onepiece::rpc
-
-namespace grpc {
-
-using onepiece::rpc::ResultPart;
-
-Status SerializationTraits<ResultPart, void>::Serialize(const ResultPart& part, ByteBuffer* buffer,
-                                                        bool* own_buffer) {
+grpc::ByteBuffer EncodePart(const ResultPart& part) {
   std::string head;
   if (part.artifact.has_value()) {
-    onepiece::rpc::AppendVarint(head, onepiece::rpc::kArtifactTag);
+    AppendVarint(head, kArtifactTag);
     const std::string artifact = part.artifact->SerializeAsString();
-    onepiece::rpc::AppendVarint(head, static_cast<std::uint32_t>(artifact.size()));
+    AppendVarint(head, static_cast<std::uint32_t>(artifact.size()));
     head += artifact;
   }
   // An empty chunk is left out, because a generated message would leave it out too.
   if (const std::size_t bytes = part.chunk_bytes(); bytes > 0) {
-    onepiece::rpc::AppendVarint(head, onepiece::rpc::kChunkTag);
-    onepiece::rpc::AppendVarint(head, static_cast<std::uint32_t>(bytes));
+    AppendVarint(head, kChunkTag);
+    AppendVarint(head, static_cast<std::uint32_t>(bytes));
   }
-  std::vector<Slice> slices;
+  std::vector<grpc::Slice> slices;
   slices.reserve(part.chunk.size() + 1);
   slices.emplace_back(head);
   slices.insert(slices.end(), part.chunk.begin(), part.chunk.end());
-  *buffer = ByteBuffer(slices.data(), slices.size());
-  *own_buffer = true;
-  return Status::OK;
+  return {slices.data(), slices.size()};
 }
 
-Status SerializationTraits<ResultPart, void>::Deserialize(ByteBuffer* buffer, ResultPart* part) {
-  const Status malformed(StatusCode::INTERNAL, "not a FetchResultResponse");
-  *part = {};
-  if (!buffer->Valid()) return malformed;
-  // gRPC leaves the buffer to the deserialiser, whether it succeeds or fails. `whole` frees it.
-  ByteBuffer whole;
-  whole.Swap(buffer);
-  onepiece::rpc::Range chunk;
+std::optional<ResultPart> DecodePart(grpc::ByteBuffer bytes) {
+  if (!bytes.Valid()) return std::nullopt;
+  ResultPart part;
+  Range chunk;
   {
-    ProtoBufferReader reader(&whole);
-    if (!reader.status().ok()) return reader.status();
-    google::protobuf::io::CodedInputStream input(&reader);
-    if (!onepiece::rpc::ReadFields(input, part->artifact, chunk)) return malformed;
+    grpc::ProtoBufferReader reader(&bytes);
+    if (!reader.status().ok()) return std::nullopt;
+    CodedInputStream input(&reader);
+    if (!ReadFields(input, part.artifact, chunk)) return std::nullopt;
   }
-  std::vector<Slice> slices;
-  if (const Status status = whole.Dump(&slices); !status.ok()) return status;
-  part->chunk = onepiece::rpc::Cut(slices, chunk);
-  return Status::OK;
+  std::vector<grpc::Slice> slices;
+  if (!bytes.Dump(&slices).ok()) return std::nullopt;
+  part.chunk = Cut(slices, chunk);
+  return part;
 }
 
-}  // namespace grpc
+absl::StatusOr<v1::FetchResultRequest> DecodeFetch(const grpc::ByteBuffer& bytes) {
+  v1::FetchResultRequest request;
+  grpc::Slice whole;
+  if (!bytes.DumpToSingleSlice(&whole).ok() ||
+      !request.ParseFromArray(whole.begin(), static_cast<int>(whole.size()))) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REQUEST",
+                           "not a FetchResultRequest");
+  }
+  return request;
+}
+
+}  // namespace onepiece::rpc

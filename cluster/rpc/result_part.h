@@ -4,22 +4,15 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "grpcpp/channel.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
-#include "grpcpp/server_context.h"
+#include "absl/status/statusor.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "grpcpp/support/method_handler.h"
 #include "grpcpp/support/slice.h"
-#include "grpcpp/support/status.h"
-#include "grpcpp/support/sync_stream.h"
 #include "onepiece/v1/generation.pb.h"
 
 namespace onepiece::rpc {
@@ -42,34 +35,15 @@ inline std::string_view ViewOf(const grpc::Slice& piece) {
   return {reinterpret_cast<const char*>(piece.begin()), piece.size()};
 }
 
-/// The stream from which a handler reads its one request and to which it writes parts.
-using ResultStream = grpc::ServerSplitStreamer<v1::FetchResultRequest, ResultPart>;
-/// Makes a handler that replaces a generated FetchResult.
-///
-/// Ownership: the caller owns it, and grpc::Service::MarkMethodStreamed takes it over.
-grpc::internal::MethodHandler* MakeFetchHandler(
-    std::function<grpc::Status(grpc::ServerContext&, const v1::FetchResultRequest&, ResultStream&)>
-        handler);
-/// Returns the index of a method in its service, by its full name:
-/// "onepiece.v1.DatabaseService.FetchResult".
-/// REQUIRES: the method exists.
-int MethodIndex(const std::string& full_name);
+/// Returns the message's bytes. The buffer shares the pieces of the chunk.
+grpc::ByteBuffer EncodePart(const ResultPart& part);
+/// Returns nullopt when the bytes are not a v1::FetchResultResponse, exactly when a generated
+/// message could not be parsed from them. The part's chunk shares the buffer's memory.
+std::optional<ResultPart> DecodePart(grpc::ByteBuffer bytes);
 
-/// Calls FetchResult of `service` ("onepiece.v1.DatabaseService").
+/// The request of a FetchResult that is served as bytes (WithRawCallbackMethod_FetchResult).
 ///
-/// Blocking: never.
-std::unique_ptr<grpc::ClientReader<ResultPart>> FetchResult(grpc::ChannelInterface& channel,
-                                                            const std::string& service,
-                                                            grpc::ClientContext& context,
-                                                            const v1::FetchResultRequest& request);
+/// Errors: INVALID_ARGUMENT (BAD_REQUEST).
+absl::StatusOr<v1::FetchResultRequest> DecodeFetch(const grpc::ByteBuffer& bytes);
 
 }  // namespace onepiece::rpc
-
-template <>
-class grpc::SerializationTraits<onepiece::rpc::ResultPart, void> {
- public:
-  static grpc::Status Serialize(const onepiece::rpc::ResultPart& part, grpc::ByteBuffer* buffer,
-                                bool* own_buffer);
-  /// Errors: INTERNAL when the bytes are not a v1::FetchResultResponse, as for generated messages.
-  static grpc::Status Deserialize(grpc::ByteBuffer* buffer, onepiece::rpc::ResultPart* part);
-};

@@ -108,12 +108,11 @@ absl::StatusOr<int> Server::Start() {
   // connections for too many pings.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 50);
-  const auto keepalive = [](int seconds) {
-    return static_cast<int>(base::Scaled(std::chrono::seconds(seconds)) /
-                            std::chrono::milliseconds(1));
+  const auto milliseconds = [](base::Duration time) {
+    return static_cast<int>(base::Scaled(time) / std::chrono::milliseconds(1));
   };
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive(10));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive(5));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options_.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(std::chrono::seconds(5)));
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     server_.reset();

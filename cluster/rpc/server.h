@@ -24,9 +24,10 @@ inline constexpr int kMaxMessageBytes = 72 << 20;
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";  ///< host:port. The system chooses a port for 0.
   /// The largest number of synchronous calls in progress. Such a stream holds its thread; a stream
-  /// of the callback API (StateStream) holds none. Further calls are refused with
+  /// of the callback API (StateStream, PartStream) holds none. Further calls are refused with
   /// RESOURCE_EXHAUSTED.
   int max_threads = 256;
+  base::Duration keepalive = std::chrono::seconds(10);  ///< Silence before a ping. Scaled.
 };
 
 enum class ServingStatus { kNotServing, kServing };

@@ -4,7 +4,7 @@
 
 namespace onepiece::rpc {
 
-StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContext& context)
+StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContextBase& context)
     : guard_(guard), context_(context), place_(guard.shares_.Take(Caller::Of(context))) {
   if (!place_.ok()) return;
   const base::MutexLock lock(guard_.mutex_);

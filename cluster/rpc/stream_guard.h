@@ -36,7 +36,7 @@ class StreamGuard {
   /// Threading: used by one thread at a time.
   class Stream {
    public:
-    Stream(StreamGuard& guard, grpc::ServerContext& context);
+    Stream(StreamGuard& guard, grpc::ServerContextBase& context);
     ~Stream();
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -48,7 +48,7 @@ class StreamGuard {
    private:
     friend class StreamGuard;
     StreamGuard& guard_;
-    grpc::ServerContext& context_;
+    grpc::ServerContextBase& context_;
     const absl::StatusOr<StreamShares::Place> place_;
   };
   [[nodiscard]] std::size_t streams() const;

@@ -5,6 +5,8 @@
 #include <QTemporaryDir>
 #include <QtTest>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
@@ -30,10 +32,15 @@ struct Instance {
               {.made = [this](const v1::JobRecord& record) { disk.Note(record); },
                .ended = [this](const v1::JobRecord& record) { disk.Note(record); },
                .forgotten = [this](const base::Uid& uid) { disk.Forget(uid); },
-               .served = [this](const base::Uid& uid,
-                                const Artifacts* artifacts) { disk.Served(uid, artifacts); }}) {}
+               .served =
+                   [this](const base::Uid& uid, const Artifacts* artifacts) {
+                     disk.Served(uid, artifacts);
+                     if (on_served) on_served(uid, artifacts);
+                   }}) {}
   ~Instance() { disk.Stop(); }
 
+  /// Called under a lock of the store. Set it while no other thread works.
+  std::function<void(const base::Uid&, const Artifacts*)> on_served;
   Disk disk;
   JobStore store;
 };
@@ -167,6 +174,65 @@ class DiskTest : public QObject {
     QCOMPARE(node->store.stats().records, 0);
     QCOMPARE(Files(), 0);
     QVERIFY(Eventually([&] { return node->disk.stats().journal.records == 0; }));
+  }
+
+  // The disk could not be read for a while.
+  void Restart_UnreadableFile_IsMissing_UntilItCanBeRead() {
+    {
+      auto node = Start(10, true);
+      for (int i = 0; i < 10; ++i) Add(*node);
+      QVERIFY(Eventually([&] { return Files() == 2; }));
+    }
+    const std::string file = dir_ + "/results/" + uids_[0] + ".result", aside = dir_ + "/aside";
+    fs::rename(file, aside);
+    fs::create_symlink(file, file);  // ELOOP, for the superuser too.
+    {
+      auto node = Start(10, true);
+      QCOMPARE(node->store.stats().missing_results, 9);
+      QCOMPARE(node->disk.stats().spill.damaged, std::uint64_t{0});
+    }
+    fs::rename(aside, file);
+    auto node = Start(10, true);
+    const auto found = node->store.FindArtifact(uids_[0], "");
+    QVERIFY2(found.ok(), found.status().ToString().c_str());
+    QVERIFY(found->data.text() == Content(0));
+  }
+
+  // A result is purged while another one moves, comes again, and moves in the same pass.
+  void PurgedBeforeItsMove_KeepsItsNewFile() {
+    {
+      auto node = Start(10, true);
+      for (int i = 0; i < 10; ++i) Add(*node);
+      QVERIFY(Eventually([&] { return Files() == 2; }));
+    }
+    {
+      // The disk remembers a file of this result, and the store does not have it.
+      std::fstream file(dir_ + "/results/" + uids_[0] + ".result",
+                        std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(5000);
+      file.put('?');
+    }
+    auto node = Start(10, true);
+    const base::Uid again = *base::Uid::Parse(uids_[0]);
+    base::Uid oldest{};
+    int served = 0;
+    // The second time that the oldest is served is its move, which the disk's thread makes.
+    node->on_served = [&](const base::Uid& uid, const Artifacts*) {
+      if (uid == oldest && ++served == 2) node->disk.Served(again, nullptr);
+    };
+    uids_.push_back(Create(*node));
+    oldest = *base::Uid::Parse(uids_.back());
+    const auto store = [&](std::size_t number, message::Kind kind) {
+      const auto outcome = node->store.StoreResult(Bundle(number), kind);
+      return outcome.ok() && *outcome == StoreOutcome::kStored;
+    };
+    QVERIFY(store(uids_.size() - 1, message::Kind::kResult));
+    QVERIFY(store(0, message::Kind::kReplica));
+    for (int i = 0; i < 8; ++i) Add(*node);
+    QVERIFY(Eventually([&] { return node->store.stats().result_bytes <= 8 * kResult; }));
+    QCOMPARE(served, 2);
+    QVERIFY(node->disk.MakeRoom(clock_->Now() + 20s));  // The next pass has removed what is gone.
+    QVERIFY(fs::exists(dir_ + "/results/" + uids_[0] + ".result"));
   }
 
   void OtherCluster_IsRefused() {

@@ -3,6 +3,7 @@
 #include <QtTest>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cluster/rpc/status.h"
@@ -19,8 +20,11 @@ using testing::Eventually;
 
 // A call that has begun and whose client does not read.
 struct Call {
-  explicit Call(v1::DatabaseService::Stub& stub, const v1::FetchResultRequest& request)
-      : reader(stub.FetchResult(&context, request)) {}
+  explicit Call(v1::DatabaseService::Stub& stub, const v1::FetchResultRequest& request,
+                std::optional<base::Duration> timeout = std::nullopt) {
+    if (timeout.has_value()) rpc::SetTimeout(context, *timeout);
+    reader = stub.FetchResult(&context, request);
+  }
   ~Call() { context.TryCancel(); }
 
   absl::StatusOr<std::string> ReadAll() {
@@ -133,6 +137,63 @@ class FetchTest : public QObject {
       return s.service->fetches() == 0 && alive.expired();
     }));
     QCOMPARE(call->ReadAll().status().code(), absl::StatusCode::kCancelled);
+  }
+
+  // No keepalive, no clock and no thread for each fetch: what a fetch or a watch waits for must
+  // come by itself.
+  void Fetch_BesideStalledOnes_GoesOnAtOnce_AndSoDoesAWatch_data() {
+    QTest::addColumn<int>("fetches");
+    QTest::newRow("3") << 3;
+    QTest::newRow("30") << 30;
+  }
+  void Fetch_BesideStalledOnes_GoesOnAtOnce_AndSoDoesAWatch() {
+    QFETCH(int, fetches);
+    ServedStore s({.max_streams = 64}, std::int64_t{1} << 30, DatabaseService::kWatchPlaces,
+                  {.max_threads = 8, .keepalive = 24h});
+    const auto connect = [&s] {
+      return v1::DatabaseService::NewStub(rpc::MakeChannel(s.server.address(), {.keepalive = 24h}));
+    };
+    const std::string large = s.Keep(std::string(std::size_t{32} << 20, 'x'));
+    const std::string small = s.Keep("video"), running = s.f.Create();
+    const auto ask = [](const std::string& uid) {
+      v1::FetchResultRequest request;
+      request.set_name("jobs/" + uid);
+      return request;
+    };
+    std::vector<std::unique_ptr<v1::DatabaseService::Stub>> stubs;
+    std::vector<std::unique_ptr<Call>> stalled;
+    for (int i = 0; i < fetches; ++i) {
+      stubs.push_back(connect());
+      stalled.push_back(std::make_unique<Call>(*stubs.back(), ask(large)));
+      // Half of them take a part and stop then.
+      v1::FetchResultResponse part;
+      if (i % 2 == 0) QVERIFY(stalled.back()->reader->Read(&part));
+    }
+    const auto all = static_cast<std::size_t>(fetches);
+    QVERIFY(Eventually([&] { return s.service->fetches() == all; }));
+    const auto stub = connect();
+    grpc::ClientContext watching;
+    rpc::SetTimeout(watching, 20s);
+    v1::WatchJobRequest watch;
+    watch.set_name("jobs/" + running);
+    const auto states = stub->WatchJob(&watching, watch);
+    v1::Job state;
+    QVERIFY(states->Read(&state));
+    for (int i = 0; i < 20; ++i) {
+      Call call(*stub, ask(small), 20s);
+      const auto bytes = call.ReadAll();
+      QVERIFY2(bytes.ok(), bytes.status().ToString().c_str());
+      QCOMPARE(*bytes, std::string("video"));
+    }
+    s.f.Store(running, "done");
+    while (state.state() != v1::Job::SUCCEEDED) QVERIFY(states->Read(&state));
+    QVERIFY(states->Finish().ok());
+    v1::GetJobRecordRequest get;
+    get.set_uid(running);
+    QVERIFY(rpc::Call(*stub, &v1::DatabaseService::Stub::GetJob, get, 20s).ok());
+    // The stalled ones are still where they were.
+    QVERIFY(Eventually([&] { return s.service->fetches() == all; }));
+    QVERIFY(stalled.front()->ReadAll().ok());
   }
 
   void Fetch_ClientsThatDoNotReadHarmNobody() {

@@ -15,8 +15,9 @@ namespace onepiece::database {
 struct ServedStore {
   explicit ServedStore(rpc::StreamGuardOptions fetches = {},
                        std::int64_t budget_bytes = std::int64_t{1} << 30,
-                       std::size_t watches = DatabaseService::kWatchPlaces)
-      : f(JobStoreOptions{.budget_bytes = budget_bytes}) {
+                       std::size_t watches = DatabaseService::kWatchPlaces,
+                       const rpc::ServerOptions& served = {})
+      : f(JobStoreOptions{.budget_bytes = budget_bytes}), server(served) {
     auto opened = fabric::Fabric::Open("shm://test-" + base::Uid::GenerateRandom().ToString());
     StoreFixture::RequireOk(opened);
     fabric = *std::move(opened);
@@ -49,7 +50,7 @@ struct ServedStore {
   std::unique_ptr<fabric::Fabric> fabric;
   std::unique_ptr<ValueAccess> values;
   std::unique_ptr<DatabaseService> service;
-  rpc::Server server{rpc::ServerOptions{}};
+  rpc::Server server;
   std::unique_ptr<v1::DatabaseService::Stub> stub;
 };
 

@@ -162,6 +162,8 @@ class SpillTest : public QObject {
 
   void OtherCluster_IsRefused_AndNothingIsTouched() {
     { QVERIFY(Open()->Write(UidOf(1), ResultOf(1)).ok()); }
+    const std::string part = Files().begin()->string() + ".part";
+    WriteBytes(part, "not complete");
     // With its index and without: the files name their cluster too.
     for (const bool index : {true, false}) {
       if (!index) fs::remove(dir_ + "/index.sqlite");
@@ -171,8 +173,10 @@ class SpillTest : public QObject {
         QCOMPARE(Reason(other.status()), std::string("OTHER_CLUSTER"));
       }
       QCOMPARE(Files().size(), 1U);
+      QVERIFY(fs::exists(part));
     }
     const auto spill = Open();
+    QVERIFY(!fs::exists(part));
     const auto read = spill->Read(UidOf(1));
     QVERIFY(read.ok() && Same(*read, ResultOf(1)));
   }
@@ -236,6 +240,47 @@ class SpillTest : public QObject {
       QVERIFY(Files().empty());
       if (at >= 4096) QCOMPARE(Reason(read.status()), std::string("SPILL_DAMAGED"));
     }
+  }
+
+  // With an index and without: a file is dropped for its content only.
+  void Unreadable_IsKept_UntilItCanBeRead() {
+    {
+      const auto spill = Open();
+      for (std::uint64_t n = 0; n < 3; ++n) QVERIFY(spill->Write(UidOf(n), ResultOf(n)).ok());
+    }
+    const std::string file = dir_ + "/" + UidOf(1).ToString() + ".result", aside = dir_ + "/aside";
+    fs::rename(file, aside);
+    fs::create_symlink(file, file);  // ELOOP, for the superuser too.
+    {
+      const auto spill = Open();
+      QCOMPARE(spill->Kept().size(), 3U);
+      QCOMPARE(spill->stats().damaged, 0U);
+      QCOMPARE(Reason(spill->Read(UidOf(1)).status()), std::string("DISK_FAILED"));
+      QCOMPARE(spill->Kept().size(), 3U);
+      QVERIFY(spill->Read(UidOf(2)).ok());
+    }
+    fs::remove(dir_ + "/index.sqlite");
+    for (int again = 0; again < 2; ++again) {
+      const auto refused = Spill::Open({.folder = dir_, .cluster_id = "cluster"});
+      QCOMPARE(Reason(refused.status()), std::string("DISK_FAILED"));
+    }
+    fs::rename(aside, file);
+    const auto spill = Open();
+    for (std::uint64_t n = 0; n < 3; ++n) QVERIFY(Same(*spill->Read(UidOf(n)), ResultOf(n)));
+  }
+
+  void NoDescriptorsLeft_IsNoDamage() {
+    const auto spill = Open();
+    QVERIFY(spill->Write(UidOf(1), ResultOf(1)).ok());
+    rlimit limit{};
+    QCOMPARE(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    QCOMPARE(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const auto read = spill->Read(UidOf(1));
+    QCOMPARE(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    QCOMPARE(Reason(read.status()), std::string("DISK_FAILED"));
+    QCOMPARE(spill->stats().damaged, 0U);
+    QVERIFY(Same(*spill->Read(UidOf(1)), ResultOf(1)));
   }
 
   void ForeignAndOrphanFiles_Go_OtherNamesStay() {

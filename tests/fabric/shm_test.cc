@@ -1,5 +1,6 @@
 // The properties of shared memory alone: names, processes, a full file system.
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -210,6 +211,34 @@ class ShmTest : public QObject {
     QCOMPARE(*removed, 0);
     QCOMPARE(*UnlinkStale(cluster_ + "-other"), 1);
     QVERIFY(ConnectLoopback(*fabric_, **region).ok());
+  }
+
+  // Containers can share /dev/shm, and each has process ids of its own.
+  void UnlinkStale_LeavesSegmentsOfTheLivingInAnotherPidNamespace() {
+    DoomedChild child;
+    StartChild(cluster_, child);
+    const pid_t other = fork();
+    QVERIFY(other >= 0);
+    if (other == 0) {
+      // The next child is the first process of a new namespace.
+      if (unshare(CLONE_NEWPID) != 0) _exit(2);
+      const pid_t first = fork();
+      if (first == 0) {
+        const auto removed = UnlinkStale(cluster_);
+        _exit(removed.ok() && *removed == 0 ? 0 : 1);
+      }
+      int status = 0;
+      waitpid(first, &status, 0);
+      _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+    }
+    int status = 0;
+    waitpid(other, &status, 0);
+    QVERIFY(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2) QSKIP("a pid namespace of its own needs privileges");
+    QCOMPARE(WEXITSTATUS(status), 0);
+    QVERIFY((*fabric_->Dial())->Connect(child.remote).ok());
+    child.Kill();
+    QCOMPARE(*UnlinkStale(cluster_), 1);
   }
 
   void Watch_TellsDeadFromAliveAndReusedIds() {

@@ -12,8 +12,6 @@
 namespace onepiece::rpc {
 namespace {
 
-using Traits = grpc::SerializationTraits<ResultPart>;
-
 v1::FetchResultResponse RandomResponse(std::mt19937_64& random, std::size_t largest) {
   v1::FetchResultResponse response;
   if (random() % 2 == 0) {
@@ -47,8 +45,9 @@ std::string Joined(const std::vector<grpc::Slice>& pieces) {
 
 bool Read(std::string_view bytes, std::mt19937_64& random, ResultPart& part) {
   const std::vector<grpc::Slice> pieces = Pieces(bytes, random);
-  grpc::ByteBuffer buffer(pieces.data(), pieces.size());
-  return Traits::Deserialize(&buffer, &part).ok();
+  std::optional<ResultPart> decoded = DecodePart({pieces.data(), pieces.size()});
+  if (decoded.has_value()) part = *std::move(decoded);
+  return decoded.has_value();
 }
 
 bool Same(const ResultPart& part, const v1::FetchResultResponse& response) {
@@ -70,9 +69,7 @@ class ResultPartTest : public QObject {
       ResultPart part;
       if (response.has_artifact()) part.artifact = response.artifact();
       part.chunk = Pieces(response.chunk(), random);
-      grpc::ByteBuffer buffer;
-      bool own = false;
-      QVERIFY(Traits::Serialize(part, &buffer, &own).ok() && own);
+      const grpc::ByteBuffer buffer = EncodePart(part);
       std::vector<grpc::Slice> slices;
       QVERIFY(buffer.Dump(&slices).ok());
       QVERIFY(Joined(slices) == response.SerializeAsString());
@@ -113,9 +110,7 @@ class ResultPartTest : public QObject {
     part.chunk = {BorrowedSlice(owner, std::as_bytes(std::span(*owner)))};
     QVERIFY(part.chunk.front().begin() == reinterpret_cast<const uint8_t*>(owner->data()));
     owner.reset();
-    grpc::ByteBuffer buffer;
-    bool own = false;
-    QVERIFY(Traits::Serialize(part, &buffer, &own).ok());
+    grpc::ByteBuffer buffer = EncodePart(part);
     part = {};
     QVERIFY(!alive.expired());
     buffer.Clear();

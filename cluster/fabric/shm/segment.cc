@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -92,6 +93,28 @@ std::byte* MapFilled(int fd, std::uint64_t bytes) {
   return static_cast<std::byte*>(base);
 }
 
+// Creates the file and locks it (UnlinkIfOwnerless). Returns its descriptor, or -1 and errno.
+int CreateLocked(const std::string& name) {
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    const int fd = shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return -1;
+    struct stat info {};
+    const bool locked = flock(fd, LOCK_EX) == 0 && fstat(fd, &info) == 0;
+    const int error = errno;
+    if (locked && info.st_nlink > 0) return fd;
+    close(fd);
+    if (!locked) {
+      shm_unlink(name.c_str());
+      errno = error;
+      return -1;
+    }
+    // Somebody found the file before it was locked, took it for a stale one and removed it.
+  }
+  errno = EAGAIN;
+  return -1;
+}
+
 absl::Status WrongRegion(const std::string& name, const char* what) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, "WRONG_REGION",
                          "segment " + name + ": " + what);
@@ -103,7 +126,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
                                                                std::uint64_t length_bytes,
                                                                const PeerIdentity& owner) {
   const std::uint64_t mapped = kHeaderBytes + length_bytes;
-  const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const FileDescriptor file(CreateLocked(name));
   if (file.get() < 0) return SystemError("cannot create", name, errno);
   int error = AllocatePages(file.get(), mapped);
   std::byte* base = nullptr;
@@ -171,6 +194,19 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
   }
   if (segment->key() != remote.key) return WrongRegion(name, "has another key");
   return segment;
+}
+
+absl::StatusOr<bool> ShmSegment::UnlinkIfOwnerless(const std::string& name) {
+  const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  // Its owner or another cleaner has removed it, or it is another user's.
+  if (file.get() < 0 && (errno == ENOENT || errno == EACCES)) return false;
+  if (file.get() < 0) return SystemError("cannot open", name, errno);
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    return SystemError("cannot lock", name, errno);
+  }
+  // With the lock held, so that its creator sees that it has gone (CreateLocked).
+  return shm_unlink(name.c_str()) == 0;
 }
 
 std::size_t ShmSegment::RegisteredSegments() {

@@ -30,6 +30,13 @@ class ShmSegment {
   ///
   /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
+  /// Removes the name of a segment whose owner is dead, and returns whether it did. The owner's
+  /// mapping holds a lock (flock) on the file until the kernel takes the mapping away, however the
+  /// owner ends. Unlike a process id, the lock means the same in every pid namespace, and
+  /// containers can share /dev/shm.
+  ///
+  /// Errors: INTERNAL, RESOURCE_EXHAUSTED.
+  static absl::StatusOr<bool> UnlinkIfOwnerless(const std::string& name);
   /// How many segments this process remembers. Those that ended are forgotten with the next
   /// mapping.
   [[nodiscard]] static std::size_t RegisteredSegments();

@@ -28,8 +28,7 @@ constexpr base::Duration kOwnerCheckInterval = std::chrono::milliseconds(10);
 // A chain checks its deadline when it starts, and after each write of at least this many bytes.
 constexpr std::uint64_t kLongBytes = 65536;
 
-// Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL, so that the name of a segment that was left
-// behind tells its owner.
+// Names are /onepiece.CLUSTER.PID-START-RANDOM.LABEL, so that people see whose a segment is.
 std::string NamePrefix(std::string_view cluster_id) {
   // A cluster id has no dot. So no cluster's prefix begins another one's, and UnlinkStale leaves
   // the segments of other clusters alone.
@@ -333,19 +332,6 @@ class ShmFabric final : public Fabric {
   base::Clock& clock_;
 };
 
-// The owner that a segment's file name tells behind its prefix, as PID and START. A name of another
-// form has no living owner.
-PeerIdentity OwnerFromName(std::string_view rest) {
-  const PeerIdentity nobody{.host = SelfIdentity().host};
-  PeerIdentity owner = nobody;
-  const auto pid = std::from_chars(rest.data(), rest.data() + rest.size(), owner.pid);
-  if (pid.ec != std::errc() || pid.ptr == rest.data() + rest.size() || *pid.ptr != '-') {
-    return nobody;
-  }
-  const auto start = std::from_chars(pid.ptr + 1, rest.data() + rest.size(), owner.start_time);
-  return start.ec == std::errc() ? owner : nobody;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenShmFabric(std::string_view cluster_id,
@@ -373,9 +359,8 @@ absl::StatusOr<int> UnlinkStale(std::string_view cluster_id) {
   closedir(folder);
   int removed = 0;
   for (const std::string& name : names) {
-    auto owner = WatchProcess(OwnerFromName(std::string_view(name).substr(prefix.size())));
-    if (!owner.ok()) return owner.status();
-    if ((*owner)->IsDead() && shm_unlink(("/" + name).c_str()) == 0) ++removed;
+    ONEPIECE_ASSIGN_OR_RETURN(const bool unlinked, ShmSegment::UnlinkIfOwnerless("/" + name));
+    if (unlinked) ++removed;
   }
   return removed;
 }

@@ -16,6 +16,7 @@
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/result_part.h"
 #include "cluster/values/remote_values.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "nlohmann/json.hpp"
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -83,7 +84,7 @@ class OurSession final : public Session {
         values_(values::RemoteValues::Create(
             *shared.fabric,
             {.node_id = absl::StrCat("bench-", number), .address = shared.database.address()})),
-        channel_(rpc::MakeChannel(shared.database.address())) {}
+        stub_(rpc::MakeChannel(shared.database.address())) {}
 
   absl::Status Put(std::uint32_t key, const Value& value) override {
     const message::Message message = MessageOf(shared_.UidOf(key), value);
@@ -118,16 +119,37 @@ class OurSession final : public Session {
     request.set_name(node::NameOfUid(uid));
     grpc::ClientContext context;
     rpc::SetTimeout(context, kLimit);
-    const auto reader =
-        rpc::FetchResult(*channel_, "onepiece.v1.DatabaseService", context, request);
+    const std::string serialized = request.SerializeAsString();
+    const grpc::Slice slice(serialized);
+    const grpc::ByteBuffer asked(&slice, 1);
+    grpc::CompletionQueue queue;
+    const auto call =
+        stub_.PrepareCall(&context, "/onepiece.v1.DatabaseService/FetchResult", &queue);
+    // One operation is under way at a time, so the tags mean nothing.
+    const auto completes = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    call->StartCall(nullptr);
+    if (completes()) {
+      call->WriteLast(asked, {}, nullptr);
+      completes();
+    }
     std::vector<grpc::Slice> pieces;  // The value, in the transport's memory.
     std::size_t bytes = 0;
-    rpc::ResultPart part;
-    while (reader->Read(&part)) {
-      bytes += part.chunk_bytes();
-      std::ranges::move(part.chunk, std::back_inserter(pieces));
+    grpc::ByteBuffer received;
+    for (call->Read(&received, nullptr); completes(); call->Read(&received, nullptr)) {
+      std::optional<rpc::ResultPart> part = rpc::DecodePart(std::move(received));
+      if (!part.has_value()) return absl::DataLossError("not a part of a result");
+      bytes += part->chunk_bytes();
+      std::ranges::move(part->chunk, std::back_inserter(pieces));
     }
-    if (const grpc::Status status = reader->Finish(); !status.ok()) return rpc::FromGrpc(status);
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    completes();
+    queue.Shutdown();
+    if (!status.ok()) return rpc::FromGrpc(status);
     if (bytes == 0) return absl::DataLossError("nothing came");
     return Compare(bytes, static_cast<std::byte>(*pieces.front().begin()),
                    static_cast<std::byte>(*(pieces.back().end() - 1)), expected);
@@ -137,7 +159,7 @@ class OurSession final : public Session {
   const Door door_;
   const std::unique_ptr<node::Outbox> outbox_;
   const std::unique_ptr<values::RemoteValues> values_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
 };
 
 /// Waits for the file that a service writes when it is ready.
