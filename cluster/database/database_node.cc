@@ -68,6 +68,8 @@ absl::StatusOr<std::unique_ptr<DatabaseNode>> DatabaseNode::Open(
                                                 {.budget_bytes = options.store.budget_bytes,
                                                  .max_records = options.store.max_records},
                                                 clock));
+  // Large results have a way of their own (ValueAccess).
+  options.inbox.takes_values = false;
   // Messages arrive in slabs, from which peers read the results later: no copy in between.
   options.inbox.blocks =
       [&slabs = values->slabs()](std::size_t size) -> absl::StatusOr<node::BlockPool::Block> {

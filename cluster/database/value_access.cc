@@ -151,9 +151,15 @@ absl::StatusOr<std::unique_ptr<ValueAccess>> ValueAccess::Create(fabric::Fabric&
 ValueAccess::ValueAccess(std::shared_ptr<values::Slabs> slabs,
                          std::unique_ptr<values::ValueIndex> index, std::int64_t budget_bytes,
                          base::Clock& clock)
-    : slabs_(std::move(slabs)),
+    : budget_bytes_(budget_bytes),
+      slabs_(std::move(slabs)),
       index_(std::move(index)),
-      budget_bytes_(budget_bytes),
+      reservations_(slabs_,
+                    {.budget_bytes = static_cast<std::uint64_t>(budget_bytes),
+                     .max_open = kMaxReservations,
+                     .lease = kReservationTtl,
+                     .fence_limit = kFenceLimit},
+                    clock),
       clock_(clock) {}
 
 void ValueAccess::Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts) {
@@ -192,77 +198,54 @@ absl::Status ValueAccess::CheckRoom(std::int64_t bytes) const {
                                " bytes never fits into a database's memory (budget_bytes, " +
                                std::to_string(budget_bytes_) + "): raise that setting");
   }
-  if (reservations_.size() < kMaxReservations && bytes <= budget_bytes_ - reserved_bytes_) {
-    return absl::OkStatus();
-  }
-  return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_RESERVATIONS",
-                         std::to_string(reservations_.size()) + " results of " +
-                             std::to_string(reserved_bytes_) +
-                             " bytes are being written; send this one by message");
+  return reservations_.CheckRoom(static_cast<std::uint64_t>(bytes));
 }
 
 absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
     const v1::ReserveResultRequest& request, const Store& store) {
   ONEPIECE_RETURN_IF_ERROR(CheckNode(request.sender(), "sender"));
   ONEPIECE_ASSIGN_OR_RETURN(const std::int64_t length, CheckArtifacts(request));
-  Reservation reservation;
-  reservation.kind = request.replica() ? message::Kind::kReplica : message::Kind::kResult;
-  reservation.sender = request.sender();
-  ONEPIECE_ASSIGN_OR_RETURN(reservation.bundle, BundleOf(request, clock_.Now()));
+  Awaited awaited;
+  awaited.kind = request.replica() ? message::Kind::kReplica : message::Kind::kResult;
+  ONEPIECE_ASSIGN_OR_RETURN(awaited.bundle, BundleOf(request, clock_.Now()));
   v1::ReserveResultResponse response;
-  if (!store.wants(reservation.bundle.uid)) return response;
-  {
-    const base::MutexLock lock(mutex_);
-    ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
-  }
-  ONEPIECE_ASSIGN_OR_RETURN(reservation.slab, slabs_->Take(static_cast<std::uint64_t>(length)));
+  if (!store.wants(awaited.bundle.uid)) return response;
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
+  ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab,
+                            slabs_->Take(static_cast<std::uint64_t>(length)));
   std::int64_t at = 0;
-  for (StoredArtifact& artifact : reservation.bundle.artifacts) {
+  for (StoredArtifact& artifact : awaited.bundle.artifacts) {
     const auto size = static_cast<std::size_t>(artifact.info.size_bytes());
     at = Aligned(at);
-    artifact.data = {reservation.slab.owner,
-                     reservation.slab.bytes.subspan(static_cast<std::size_t>(at), size)};
+    artifact.data = {slab.owner, slab.bytes.subspan(static_cast<std::size_t>(at), size)};
     at += artifact.info.size_bytes();
   }
-  const values::Place& place = reservation.slab.place;
-  response.set_segment(place.segment);
-  response.set_offset(place.offset);
-  response.set_length(place.length);
-  reservation.expires = clock_.Now() + base::Scaled(kReservationTtl);
-  const base::MutexLock lock(mutex_);
-  // The lock was released, so other reservations may have been added.
-  ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
-  response.set_reservation(base::RandomU64());
-  reserved_bytes_ += length;
-  reservations_.emplace(response.reservation(), std::move(reservation));
+  response.set_segment(slab.place.segment);
+  response.set_offset(slab.place.offset);
+  response.set_length(slab.place.length);
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::uint64_t id,
+      reservations_.Add({request.sender(), std::move(slab), std::move(awaited)}));
+  response.set_reservation(id);
   return response;
 }
 
 absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitResultRequest& request,
                                                              const Store& store) {
-  Reservation reservation;
-  {
-    const base::MutexLock lock(mutex_);
-    const auto found = reservations_.find(request.reservation());
-    if (found == reservations_.end() || (found->second.abandoned && !request.abandon())) {
-      return base::MakeError(absl::StatusCode::kNotFound, "RESERVATION_UNKNOWN",
-                             "no such reservation (they last 10 s); send the result by message");
-    }
-    reservation = std::move(found->second);
-    reserved_bytes_ -= static_cast<std::int64_t>(reservation.slab.bytes.size());
-    reservations_.erase(found);
-  }
   v1::CommitResultResponse response;
-  const bool intact =
-      !request.abandon() &&
-      ReadChecksums(reservation.slab.bytes, reservation.bundle.artifacts) == request.crc32c();
-  if (intact) {
-    response.set_stored(store.keep(reservation.bundle, reservation.kind, reservation.sender));
+  if (request.abandon() && reservations_.GiveUp(request.reservation())) return response;
+  auto reservation = reservations_.Take(request.reservation());
+  if (!reservation.has_value()) {
+    return base::MakeError(absl::StatusCode::kNotFound, "RESERVATION_UNKNOWN",
+                           "no such reservation (they last 10 s); send the result by message");
+  }
+  auto awaited = std::any_cast<Awaited>(std::move(reservation->note));
+  if (ReadChecksums(reservation->slab.bytes, awaited.bundle.artifacts) == request.crc32c()) {
+    response.set_stored(store.keep(awaited.bundle, awaited.kind, reservation->sender));
     return response;
   }
   // The writer is fenced, so that a write that is still on its way cannot land in another value.
-  (void)slabs_->Fence(reservation.slab.place.segment, reservation.sender);
-  if (request.abandon()) return response;
+  (void)slabs_->Fence(reservation->slab.place.segment, reservation->sender);
   return base::MakeError(absl::StatusCode::kDataLoss, "BAD_CHECKSUM",
                          "the reserved bytes are not those of the checksum");
 }
@@ -270,41 +253,9 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
 void ValueAccess::Sweep() {
   slabs_->Trim();
   index_->Trim();
-  const base::MonotonicTime now = clock_.Now();
-  std::vector<std::uint64_t> over;
-  std::vector<std::pair<std::uint32_t, std::string>> writers;  // Of `over`: segment and sender.
-  {
-    const base::MutexLock lock(mutex_);
-    for (auto& [id, reservation] : reservations_) {
-      if (reservation.expires > now) continue;
-      reservation.abandoned = true;
-      over.push_back(id);
-      writers.emplace_back(reservation.slab.place.segment, reservation.sender);
-    }
-  }
-  for (std::size_t i = 0; i < over.size(); ++i) {
-    // A fence takes a while on some fabrics, so the lock is not held.
-    const bool fenced = slabs_->Fence(writers[i].first, writers[i].second);
-    Reservation gone;  // Declared before the lock, so that its room is released after it.
-    const base::MutexLock lock(mutex_);
-    const auto found = reservations_.find(over[i]);
-    if (found == reservations_.end()) continue;  // Its writer gave it up meanwhile.
-    if (!fenced && now < found->second.expires + base::Scaled(kFenceLimit)) continue;
-    gone = std::move(found->second);
-    reserved_bytes_ -= static_cast<std::int64_t>(gone.slab.bytes.size());
-    reservations_.erase(found);
-    // Writers give up within seconds. Only a process that stands still in the middle of its write
-    // could write now. If it does, readers notice by the checksums.
-    if (!fenced) {
-      spdlog::warn("op=reserve uid={} sender={} its room is used again without a fence",
-                   gone.bundle.uid.ToString(), gone.sender);
-    }
-  }
+  reservations_.Sweep();
 }
 
-std::size_t ValueAccess::reservations() const {
-  const base::MutexLock lock(mutex_);
-  return reservations_.size();
-}
+std::size_t ValueAccess::reservations() const { return reservations_.stats().open; }
 
 }  // namespace onepiece::database

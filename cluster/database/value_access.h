@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -17,6 +16,7 @@
 #include "cluster/database/result_bundle.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
+#include "cluster/values/reservations.h"
 #include "cluster/values/slabs.h"
 #include "cluster/values/value_index.h"
 #include "onepiece/v1/database.pb.h"
@@ -82,26 +82,22 @@ class ValueAccess {
   [[nodiscard]] std::size_t reservations() const;
 
  private:
-  struct Reservation {
+  /// What is written into a reservation.
+  struct Awaited {
     message::Kind kind = message::Kind::kResult;
-    std::string sender;
     ResultBundle bundle;  ///< The data of its artifacts lie in the slab.
-    values::Slabs::Slab slab;
-    base::MonotonicTime expires{};
-    bool abandoned = false;  ///< Its time is over, but its writer is not fenced yet.
   };
 
   ValueAccess(std::shared_ptr<values::Slabs> slabs, std::unique_ptr<values::ValueIndex> index,
               std::int64_t budget_bytes, base::Clock& clock);
-  absl::Status CheckRoom(std::int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  absl::Status CheckRoom(std::int64_t bytes) const;
+
+  const std::int64_t budget_bytes_;
   const std::shared_ptr<values::Slabs> slabs_;
   const std::unique_ptr<values::ValueIndex> index_;
-  const std::int64_t budget_bytes_;
+  values::Reservations reservations_;
   base::Clock& clock_;
-  mutable base::Mutex mutex_;
-  std::map<std::uint64_t, Reservation> reservations_ ABSL_GUARDED_BY(mutex_);
-  std::int64_t reserved_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   base::Mutex served_mutex_;
   // The number of each job's values in the index.
   std::unordered_map<base::Uid, std::uint32_t> served_ ABSL_GUARDED_BY(served_mutex_);

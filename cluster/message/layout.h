@@ -47,6 +47,24 @@ struct WireHeader {
   std::array<std::uint8_t, 4> reserved_end;  ///< 0.
 };
 
+/// What is in a ring in place of a message that lies in memory of its own.
+struct WireReference {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t crc32c;  ///< The CRC-32C of these 40 bytes with 0 in this field.
+  std::uint64_t reservation;
+  std::uint64_t length;  ///< The size of the message.
+  std::uint32_t message_crc32c;
+  std::uint32_t reserved;  ///< 0.
+};
+
+inline constexpr std::array<char, 8> kReferenceMagic = {'O', 'N', 'E', 'P', 'V', 'A', 'L', 'U'};
+inline constexpr std::uint32_t kReferenceVersion = 1;
+
+// A reader tells them apart by the size.
+static_assert(sizeof(WireReference) < sizeof(WireHeader));
+static_assert(sizeof(WireReference) == 40 && std::is_trivially_copyable_v<WireReference>);
+static_assert(std::has_unique_object_representations_v<WireReference>);
 static_assert(sizeof(WireHeader) == 512 && std::is_trivially_copyable_v<WireHeader>);
 static_assert(std::has_unique_object_representations_v<WireHeader>,
               "no padding: every byte is checked");

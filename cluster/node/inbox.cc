@@ -8,8 +8,10 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/wire.h"
+#include "cluster/message/reference.h"
 #include "cluster/node/ring_health.h"
 #include "cluster/node/scrape.h"
+#include "cluster/node/value_room.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/recovery.h"
 #include "cluster/rpc/status.h"
@@ -23,6 +25,10 @@ namespace {
 
 // The log gets one line in this time, because a producer that sends nonsense sends much of it.
 constexpr base::Duration kLogInterval = std::chrono::seconds(5);
+// Between two looks for reservations whose senders have died. Scaled.
+constexpr base::Duration kSweepInterval = std::chrono::seconds(1);
+constexpr std::uint64_t kDefaultValueBytes = std::uint64_t{2} << 30;
+constexpr std::uint64_t kMaxValueBytes = std::uint64_t{1} << 40;
 // The limit of a producer's name in the ring's health.
 constexpr std::size_t kMaxNameBytes = 128;
 
@@ -32,21 +38,29 @@ absl::Status Closed() {
 
 class RingInbox final : public Inbox, private v1::RingService::Service {
  public:
-  RingInbox(std::unique_ptr<ring::Consumer> consumer, const ClusterView& view, InboxOptions options,
-            base::Clock& clock)
+  RingInbox(std::unique_ptr<ring::Consumer> consumer, fabric::Fabric& fabric,
+            const ClusterView& view, InboxOptions options, base::Clock& clock)
       : view_(view),
         options_(std::move(options)),
         clock_(clock),
         pool_(std::make_shared<BlockPool>(options_.capacity_bytes, options_.block_hook)),
         consumer_(std::move(consumer)),
+        values_(options_.takes_values ? std::make_unique<ValueRoom>(
+                                            fabric, options_.value_bytes, options_.block_hook,
+                                            [this] { return consumer_->IsEmpty(); }, clock)
+                                      : nullptr),
         recovery_(*consumer_, clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
           ExportRing(consumer_->health(), malformed_, metrics);
+          if (values_ != nullptr) values_->Export(metrics);
         }) {}
 
   grpc::Service* service() override { return this; }
   absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
-  void Shut() override { consumer_->Shut(); }
+  void Shut() override {
+    shut_ = true;
+    consumer_->Shut();
+  }
   void Close() override;
   [[nodiscard]] RingStats stats() const override;
 
@@ -57,9 +71,16 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
                          google::protobuf::Empty* response) override;
   grpc::Status GetRingHealth(grpc::ServerContext* context, const v1::GetRingHealthRequest* request,
                              v1::RingHealth* response) override;
+  grpc::Status ReserveValue(grpc::ServerContext* context, const v1::ReserveValueRequest* request,
+                            v1::ReserveValueResponse* response) override;
+  grpc::Status RenewValue(grpc::ServerContext* context, const v1::RenewValueRequest* request,
+                          v1::RenewValueResponse* response) override;
+  absl::Status CheckIncarnation(std::uint64_t meant) const;
+  absl::Status Reserve(const v1::ReserveValueRequest& request, v1::ReserveValueResponse* response);
   absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
-  absl::StatusOr<message::Message> TakeOut(ring::Delivery delivery);
+  absl::StatusOr<message::Buffer> TakeOut(ring::Delivery delivery);
+  void SweepValues() ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
   void NoteMalformed(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
 
   const ClusterView& view_;
@@ -67,10 +88,12 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   base::Clock& clock_;
   const std::shared_ptr<BlockPool> pool_;
   const std::unique_ptr<ring::Consumer> consumer_;
-  std::atomic<bool> closed_{false};
+  const std::unique_ptr<ValueRoom> values_;  // nullptr: this inbox takes none.
+  std::atomic<bool> shut_{false}, closed_{false};
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
   base::MonotonicTime next_log_ ABSL_GUARDED_BY(receive_mutex_){};
+  base::MonotonicTime next_sweep_ ABSL_GUARDED_BY(receive_mutex_){};
   // Last: they stop before the members that they read are destroyed.
   ring::RecoveryRunner recovery_;
   ScrapeHook scrape_;
@@ -79,6 +102,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
 absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
   const base::MutexLock lock(receive_mutex_);
   while (!closed_) {
+    SweepValues();
     std::optional<ring::Delivery> delivery = consumer_->Wait(deadline);
     if (!delivery.has_value()) {
       if (closed_) break;
@@ -89,9 +113,12 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
     Received received;
     received.arrival = clock_.Now();
     received.arrival_wall = clock_.WallNow();
-    received.bytes = delivery->size_bytes();
-    absl::StatusOr<message::Message> message = TakeOut(*std::move(delivery));
+    const absl::StatusOr<message::Buffer> bytes = TakeOut(*std::move(delivery));
+    absl::StatusOr<message::Message> message =
+        bytes.ok() ? message::Decode(*bytes, message::Checksum::kVerified, clock_.Now())
+                   : bytes.status();
     if (message.ok()) {
+      received.bytes = bytes->size();
       received.message = *std::move(message);
       received.ready = clock_.Now();
       return received;
@@ -101,6 +128,12 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
   return Closed();
 }
 
+void RingInbox::SweepValues() {
+  if (values_ == nullptr || clock_.Now() < next_sweep_) return;
+  next_sweep_ = clock_.Now() + base::Scaled(kSweepInterval);
+  values_->Sweep();
+}
+
 BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {
   if (options_.blocks) {
     if (auto block = options_.blocks(bytes); block.ok()) return *std::move(block);
@@ -108,11 +141,12 @@ BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {
   return pool_->Take(bytes);
 }
 
-absl::StatusOr<message::Message> RingInbox::TakeOut(ring::Delivery delivery) {
+absl::StatusOr<message::Buffer> RingInbox::TakeOut(ring::Delivery delivery) {
+  if (values_ != nullptr && delivery.size_bytes() == message::kReferenceBytes)
+    return values_->Receive(std::move(delivery));
   const BlockPool::Block block = TakeBlock(delivery.size_bytes());
   ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(block.bytes));
-  return message::Decode(message::Buffer(block.owner, block.bytes), message::Checksum::kVerified,
-                         clock_.Now());
+  return message::Buffer(block.owner, block.bytes);
 }
 
 void RingInbox::NoteMalformed(const absl::Status& status) {
@@ -161,6 +195,40 @@ grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
   return rpc::ToGrpc(LetIn(*request, response));
 }
 
+absl::Status RingInbox::CheckIncarnation(std::uint64_t meant) const {
+  const std::uint64_t ours = view_.incarnation();
+  if (meant == ours) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                         "another incarnation was meant", {{"incarnation", std::to_string(ours)}});
+}
+
+grpc::Status RingInbox::ReserveValue(grpc::ServerContext* /*context*/,
+                                     const v1::ReserveValueRequest* request,
+                                     v1::ReserveValueResponse* response) {
+  return rpc::ToGrpc(Reserve(*request, response));
+}
+
+absl::Status RingInbox::Reserve(const v1::ReserveValueRequest& request,
+                                v1::ReserveValueResponse* response) {
+  if (closed_ || shut_)
+    return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
+  ONEPIECE_RETURN_IF_ERROR(CheckIncarnation(request.consumer_incarnation()));
+  if (values_ == nullptr) {
+    return base::MakeError(absl::StatusCode::kUnimplemented, "NO_VALUES",
+                           "this node takes messages through its ring only");
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(*response, values_->Reserve(request));
+  return absl::OkStatus();
+}
+
+grpc::Status RingInbox::RenewValue(grpc::ServerContext* /*context*/,
+                                   const v1::RenewValueRequest* request,
+                                   v1::RenewValueResponse* response) {
+  const absl::Status meant = CheckIncarnation(request->consumer_incarnation());
+  if (meant.ok() && values_ != nullptr) *response = values_->Renew(*request);
+  return rpc::ToGrpc(meant);
+}
+
 absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {
   if (closed_)
     return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
@@ -168,12 +236,7 @@ absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingRe
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PRODUCER",
                            "producer_id and incarnation must be set");
   }
-  const std::uint64_t ours = view_.incarnation();
-  if (request.consumer_incarnation() != ours) {
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                           "another incarnation was meant",
-                           {{"incarnation", std::to_string(ours)}});
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckIncarnation(request.consumer_incarnation()));
   ONEPIECE_ASSIGN_OR_RETURN(fabric::Offer offer, fabric::Offer::Parse(request.offer()));
   const ring::ProducerIdentity identity{.producer_id = ring::ProducerId(request.producer_id()),
                                         .incarnation = ring::Incarnation(request.incarnation()),
@@ -181,6 +244,7 @@ absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingRe
                                         .name = request.node_id().substr(0, kMaxNameBytes)};
   ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant, consumer_->Enroll(identity));
   response->set_grant(grant.Serialize());
+  if (values_ != nullptr) response->set_max_value_bytes(values_->max_bytes());
   spdlog::debug("inbox: producer let in node={} pid={} owner={}", request.node_id(),
                 identity.offer.peer.pid, grant.owner);
   return absl::OkStatus();
@@ -194,6 +258,7 @@ void ApplyRingConfig(const v1::RingConfig& config, InboxOptions& options) {
   options.capacity_bytes = static_cast<std::uint64_t>(config.capacity_bytes());
   options.slots = static_cast<std::uint32_t>(config.slots());
   options.max_producers = static_cast<std::uint32_t>(config.max_producers());
+  options.value_bytes = static_cast<std::uint64_t>(config.value_bytes());
 }
 
 absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const ClusterView& view,
@@ -204,6 +269,12 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const
     options.capacity_bytes = std::uint64_t{shared ? 128u : 16u} << 20;
   if (options.slots == 0) options.slots = shared ? 1024 : 128;
   if (options.max_producers == 0) options.max_producers = shared ? 256 : 32;
+  if (options.value_bytes == 0) options.value_bytes = kDefaultValueBytes;
+  if (options.value_bytes > kMaxValueBytes) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_RING_OPTIONS",
+                           "value_bytes is at most 2^40, not " +
+                               std::to_string(static_cast<std::int64_t>(options.value_bytes)));
+  }
   ring_options.label = fabric::LabelOf(options.label);
   ring_options.shape = options.shape;
   ring_options.capacity_bytes = options.capacity_bytes;
@@ -214,7 +285,7 @@ absl::StatusOr<std::unique_ptr<Inbox>> Inbox::Open(fabric::Fabric& fabric, const
   ring_options.timeouts = options.timeouts;
   ONEPIECE_ASSIGN_OR_RETURN(std::unique_ptr<ring::Consumer> consumer,
                             ring::Consumer::Create(fabric, ring_options, clock));
-  return std::make_unique<RingInbox>(std::move(consumer), view, std::move(options), clock);
+  return std::make_unique<RingInbox>(std::move(consumer), fabric, view, std::move(options), clock);
 }
 
 }  // namespace onepiece::node

@@ -36,11 +36,14 @@ struct InboxOptions {
   std::uint64_t capacity_bytes = 0;
   std::uint32_t slots = 0;
   std::uint32_t max_producers = 0;
+  std::uint64_t value_bytes = 0;
+  /// Whether messages that are too large for the ring may come as values. If not, they are refused.
+  bool takes_values = true;
   ring::Timeouts timeouts;
   /// Gives the memory that messages are copied into. Without it, or when it has no room, a
   /// BlockPool does. Thread-safe.
   std::function<absl::StatusOr<BlockPool::Block>(std::size_t)> blocks;
-  BlockHook block_hook;                   ///< Called for the pool's blocks.
+  BlockHook block_hook;                   ///< Called for the pool's blocks, and memory of values.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the Inbox. None: no metrics.
 };
 
@@ -73,9 +76,10 @@ struct RingStats {
 /// BUSY. A thread of the Inbox lets producers in and repairs the ring all the same.
 ///
 /// Ownership: Owns the ring and its memory. Borrows `fabric`, `view` and `clock`, which must
-/// outlive it. Messages handed out live in memory of their own: that of InboxOptions::blocks, or
-/// the heap. Large heap blocks are recycled when the last artifact of a message goes, which may be
-/// after the Inbox has gone.
+/// outlive it. Messages handed out live in memory of their own: that of InboxOptions::blocks, the
+/// heap, or for large messages registered memory, where their senders wrote them. It is recycled
+/// when the last artifact of a message goes, which may be after the Inbox has gone, but must be
+/// before `fabric` and `clock` go.
 ///
 /// Threading: Thread-safe. Receive is meant for one thread; others wait their turn.
 class Inbox {

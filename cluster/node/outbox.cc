@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "cluster/base/crc32c.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/message/sender_name.h"
 #include "cluster/node/backoff.h"
+#include "cluster/node/goodbyes.h"
 #include "cluster/node/scrape.h"
+#include "cluster/node/transfer.h"
 #include "cluster/ring/producer.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/telemetry/metrics.h"
@@ -31,88 +34,59 @@ constexpr base::Duration kLockPatience = std::chrono::milliseconds(100);
 constexpr base::Duration kStuckAfter = std::chrono::milliseconds(300);
 // How often a link looks whether its consumer takes messages. Scaled.
 constexpr base::Duration kLookInterval = std::chrono::milliseconds(50);
-// For a CloseRing call, which only tidies up. Scaled.
-constexpr base::Duration kRingGoodbyeTimeout = std::chrono::milliseconds(500);
+// How long a turn writes a large message before other messages get their turn. Scaled.
+constexpr base::Duration kWriteTurn = std::chrono::milliseconds(100);
+// A message that would take more than this part of a ring travels as a value. So no message holds
+// more than this part of the room, and the reader is done with it soon.
+constexpr std::uint64_t kRingParts = 8;
 
-// The reason of a turn that ends while the outcome of a send is unknown.
+// The reason of a turn that ends while the outcome of a send is unknown, or a message half written.
 constexpr char kOpen[] = "OUTCOME_OPEN";
 
-enum class Outcome : std::uint8_t { kOk, kBusy, kUnreachable, kUnknown };
-
-/// CloseRing calls that no thread waits for. Each ends by its timeout. Thread-safe.
-///
-/// The next Say(), or the destructor, destroys a call and its channel. gRPC's own thread must not:
-/// it would wait for itself.
-class Goodbyes {
- public:
-  ~Goodbyes() {
-    base::MutexLock lock(mutex_);
-    // This waits for the last call's timeout at most. A consumer that answers does so at once.
-    all_ended_.Wait(lock,
-                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return under_way_.empty(); });
-  }
-
-  void Say(std::unique_ptr<v1::RingService::Stub> stub, std::uint64_t producer_id,
-           std::uint64_t incarnation) {
-    auto owned = std::make_unique<Call>();
-    Call* const call = owned.get();
-    call->stub = std::move(stub);
-    call->request.set_producer_id(producer_id);
-    call->request.set_incarnation(incarnation);
-    rpc::SetTimeout(call->context, kRingGoodbyeTimeout);
-    std::vector<std::unique_ptr<Call>> ended;
-    {
-      const base::MutexLock lock(mutex_);
-      ended.swap(ended_);
-      under_way_.emplace(call, std::move(owned));
-    }
-    // The answer does not matter: a consumer that is gone needs no good-bye.
-    call->stub->async()->CloseRing(&call->context, &call->request, &call->response,
-                                   [this, call](const grpc::Status&) {
-                                     const base::MutexLock lock(mutex_);
-                                     ended_.push_back(std::move(under_way_.extract(call).mapped()));
-                                     all_ended_.NotifyAll();
-                                   });
-  }
-
- private:
-  struct Call {
-    std::unique_ptr<v1::RingService::Stub> stub;
-    grpc::ClientContext context;
-    v1::CloseRingRequest request;
-    google::protobuf::Empty response;
-  };
-
-  base::Mutex mutex_;
-  base::CondVar all_ended_;
-  std::map<Call*, std::unique_ptr<Call>> under_way_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Call>> ended_ ABSL_GUARDED_BY(mutex_);
+enum class Outcome : std::uint8_t {
+  kOk,
+  kBusy,
+  kUnreachable,
+  kUnknown,
+  kTooLarge,  ///< The consumer can never take it.
+  kByValue,   ///< It is too large for the ring, and not for the consumer.
+  kHeld,      ///< The consumer keeps the room for it.
+  kLost,      ///< What was sent is never received. The message begins anew.
 };
 
 /// Our side of one consumer incarnation's ring.
 struct Link {
-  Link(v1::Endpoint consumer, Goodbyes& all) : endpoint(std::move(consumer)), goodbyes(all) {}
+  Link(v1::Endpoint consumer, Goodbyes& all)
+      : endpoint(std::move(consumer)),
+        goodbyes(all),
+        stub(v1::RingService::NewStub(rpc::MakeChannel(endpoint.address()))) {}
   /// Says good-bye, so that the consumer keeps no place for a producer that is gone.
   ~Link() {
     // The producer goes before the good-bye. The ring takes a good-bye to mean that none of the
     // producer's operations is under way, which nobody can enforce on shm.
     producer.reset();
-    if (open_incarnation != 0) goodbyes.Say(std::move(stub), producer_id, open_incarnation);
+    if (open_incarnation == 0) return;
+    v1::CloseRingRequest request;
+    request.set_producer_id(producer_id);
+    request.set_incarnation(open_incarnation);
+    goodbyes.Say(stub, request);
   }
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   const v1::Endpoint endpoint;
   Goodbyes& goodbyes;
+  const std::shared_ptr<Goodbyes::Stub> stub;
   /// Of this link alone: opening a ring again fences the producer that opened it before under the
   /// same id, and another link to the same ring may have a send under way.
   const std::uint64_t producer_id = base::RandomU64();
   base::TimedMutex mutex;
-  std::unique_ptr<v1::RingService::Stub> stub ABSL_GUARDED_BY(mutex);
   std::unique_ptr<ring::Producer> producer ABSL_GUARDED_BY(mutex);
   std::uint64_t opens ABSL_GUARDED_BY(mutex) = 0;  // OpenRing calls so far.
   // The incarnation under which the ring let us in last; 0: never.
   std::uint64_t open_incarnation ABSL_GUARDED_BY(mutex) = 0;
+  // The largest message that the consumer takes as a value; 0: none.
+  std::uint64_t max_value_bytes ABSL_GUARDED_BY(mutex) = 0;
   Backoff open_backoff ABSL_GUARDED_BY(mutex){std::chrono::milliseconds(20),
                                               std::chrono::seconds(1)};
   base::MonotonicTime next_open ABSL_GUARDED_BY(mutex){};
@@ -165,11 +139,20 @@ class RingOutbox final : public Outbox {
     // The ring that may have the message. It stays the same one, under the same producer id, even
     // when the outbox prunes its links meanwhile.
     std::shared_ptr<Link> doubtful;
+    // A message that travels as a value, and where to. It stays with that consumer while the room
+    // there lasts, because writing it anew costs more than waiting for the ring.
+    std::shared_ptr<Link> carrier;
+    std::unique_ptr<Transfer> transfer;
+    bool turn_over = false;  // Other messages get their turn now.
     // The table of the last round of attempts, by which the consumer was chosen, and the state of
     // that round.
     std::shared_ptr<const Routing> chosen_by;
-    bool any_candidate = false, any_busy = false;
+    bool any_candidate = false, any_busy = false, all_too_small = false;
     absl::Status last_error;
+    void DropTransfer() {
+      transfer.reset();
+      carrier.reset();
+    }
     /// When the caller gets an answer at the latest.
     [[nodiscard]] base::MonotonicTime limit() const {
       return doubtful != nullptr && !in_turns ? deadline : patience;
@@ -184,8 +167,18 @@ class RingOutbox final : public Outbox {
                                     std::uint64_t start);
   bool IsStuck(const v1::Endpoint& endpoint);
   absl::StatusOr<bool> Resolve(Delivery& delivery);
-  absl::Status Undecided(const Delivery& delivery);
-  absl::StatusOr<Outcome> TrySend(Delivery& delivery, Link& link);
+  absl::Status Undecided(const Delivery& delivery) const;
+  absl::StatusOr<std::optional<v1::Endpoint>> GoOn(Delivery& delivery);
+  absl::StatusOr<Outcome> TrySend(Delivery& delivery, const std::shared_ptr<Link>& link);
+  Outcome Reserve(Delivery& delivery, const std::shared_ptr<Link>& link);
+  Outcome WriteValue(Delivery& delivery);
+  Outcome RenewLease(Delivery& delivery);
+  absl::StatusOr<Outcome> SendValue(Delivery& delivery, Link& link);
+  absl::StatusOr<Outcome> SendThroughRing(Delivery& delivery, Link& link,
+                                          std::span<const message::Piece> pieces);
+  std::optional<Outcome> TooLargeForRing(Delivery& delivery, const Link& link)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
+  bool IsClosed() const;
   absl::Status OpenProducer(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   void CountRoundTrips(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex);
   std::shared_ptr<Link> LinkTo(const v1::Endpoint& endpoint);
@@ -210,7 +203,7 @@ class RingOutbox final : public Outbox {
   Goodbyes goodbyes_;  // Outlives the links, whose destructors use it.
 
   // May be taken while a Link's mutex is held, never the other way round.
-  base::Mutex mutex_;
+  mutable base::Mutex mutex_;
   base::CondVar closed_changed_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::uint64_t pruned_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -258,7 +251,8 @@ absl::StatusOr<Delivered> RingOutbox::Turn(Delivery& delivery, const Destination
 }
 
 absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination& destination) {
-  if (delivery.doubtful == nullptr) {
+  delivery.turn_over = false;
+  if (delivery.doubtful == nullptr && delivery.transfer == nullptr) {
     ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
   }
   const std::uint64_t start =
@@ -271,7 +265,7 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination&
     ONEPIECE_ASSIGN_OR_RETURN(const std::optional<v1::Endpoint> taker,
                               Round(delivery, destination, start));
     if (taker.has_value()) return Taken(delivery, *taker);
-    if (!Pause(delivery))
+    if (delivery.turn_over || !Pause(delivery))
       return delivery.doubtful == nullptr ? GiveUp(delivery) : Undecided(delivery);
   }
 }
@@ -301,18 +295,41 @@ absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::Round(Delivery& delivery
                                                               std::uint64_t start) {
   const std::shared_ptr<const Routing> routing = delivery.chosen_by = view_.routing();
   delivery.any_candidate = delivery.any_busy = false;
+  delivery.all_too_small = true;
+  if (delivery.transfer != nullptr) {
+    ONEPIECE_ASSIGN_OR_RETURN(auto taker, GoOn(delivery));
+    if (taker.has_value() || delivery.transfer != nullptr) return taker;
+  }
   for (const v1::Endpoint& candidate : InOrder(destination, *routing, start)) {
     if (!routing->IsAlive(candidate.node_id(), candidate.incarnation())) continue;
     delivery.any_candidate = true;
     const std::shared_ptr<Link> link = LinkTo(candidate);
-    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *link));
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, link));
     if (outcome == Outcome::kOk) return candidate;
-    if (outcome == Outcome::kUnknown) {
-      delivery.doubtful = link;
-      return std::nullopt;
-    }
+    if (outcome == Outcome::kUnknown) delivery.doubtful = link;
     if (outcome == Outcome::kBusy) delivery.any_busy = true;
+    if (outcome != Outcome::kTooLarge) delivery.all_too_small = false;
+    if (delivery.doubtful != nullptr || delivery.transfer != nullptr) return std::nullopt;
   }
+  if (delivery.any_candidate && delivery.all_too_small) return delivery.last_error;
+  return std::nullopt;
+}
+
+// Goes on with the consumer that has room for the message. Without an answer the transfer is still
+// there, unless the room is lost.
+absl::StatusOr<std::optional<v1::Endpoint>> RingOutbox::GoOn(Delivery& delivery) {
+  const std::shared_ptr<Link> link = delivery.carrier;
+  const v1::Endpoint& consumer = link->endpoint;
+  if (!delivery.chosen_by->IsAlive(consumer.node_id(), consumer.incarnation())) {
+    delivery.DropTransfer();
+    return std::nullopt;
+  }
+  delivery.any_candidate = true;
+  delivery.all_too_small = false;
+  ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, link));
+  if (outcome == Outcome::kOk) return consumer;
+  if (outcome == Outcome::kUnknown) delivery.doubtful = link;
+  if (outcome == Outcome::kBusy) delivery.any_busy = true;
   return std::nullopt;
 }
 
@@ -374,25 +391,25 @@ absl::StatusOr<bool> RingOutbox::Resolve(Delivery& delivery) {
       spdlog::warn("outbox: consumer died with a message under way uid={} node={} attempt={}",
                    delivery.message.header.uid.ToString(), consumer.node_id(),
                    delivery.message.header.attempt);
+      delivery.DropTransfer();
       ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
       delivery.doubtful = nullptr;
       return false;
     }
-    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, *delivery.doubtful));
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome, TrySend(delivery, delivery.doubtful));
     if (outcome == Outcome::kOk) return true;
+    if (outcome == Outcome::kLost) {
+      delivery.doubtful = nullptr;
+      return false;
+    }
     if (!Pause(delivery)) return Undecided(delivery);
   }
 }
 
-absl::Status RingOutbox::Undecided(const Delivery& delivery) {
+absl::Status RingOutbox::Undecided(const Delivery& delivery) const {
   const std::string& node_id = delivery.doubtful->endpoint.node_id();
   const bool late = clock_.Now() >= delivery.deadline;
-  bool closed = false;
-  {
-    const base::MutexLock lock(mutex_);
-    closed = closed_;
-  }
-  const bool open = delivery.in_turns && !late && !closed;
+  const bool open = delivery.in_turns && !late && !IsClosed();
   return base::MakeError(
       late   ? absl::StatusCode::kDeadlineExceeded
       : open ? absl::StatusCode::kUnavailable
@@ -402,7 +419,128 @@ absl::Status RingOutbox::Undecided(const Delivery& delivery) {
       {{"node_id", node_id}});
 }
 
-absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
+absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, const std::shared_ptr<Link>& link) {
+  if (delivery.transfer == nullptr) {
+    ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome,
+                              SendThroughRing(delivery, *link, delivery.encoded.pieces));
+    if (outcome != Outcome::kByValue) return outcome;
+    // Without the link's mutex from here on: other messages to this consumer go past.
+    const Outcome reserved = Reserve(delivery, link);
+    if (reserved != Outcome::kOk) return reserved;
+  }
+  return SendValue(delivery, *link);
+}
+
+Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& link) {
+  auto transfer = Transfer::Reserve({.fabric = fabric_,
+                                     .goodbyes = goodbyes_,
+                                     .stub = link->stub,
+                                     .node_id = options_.node_id,
+                                     .consumer_incarnation = link->endpoint.incarnation(),
+                                     .call_timeout = options_.open_timeout,
+                                     .clock = clock_},
+                                    delivery.encoded);
+  if (transfer.ok()) {
+    delivery.transfer = *std::move(transfer);
+    delivery.carrier = link;
+    return Outcome::kOk;
+  }
+  delivery.last_error =
+      base::Annotate(transfer.status(), "memory for values of " + link->endpoint.node_id());
+  if (!absl::IsResourceExhausted(transfer.status())) return Outcome::kUnreachable;
+  ++busy_;
+  return Outcome::kBusy;
+}
+
+// Writes until all bytes are there, or until the turn is over.
+Outcome RingOutbox::WriteValue(Delivery& delivery) {
+  const base::MonotonicTime limit =
+      delivery.in_turns ? std::min(delivery.patience, clock_.Now() + base::Scaled(kWriteTurn))
+                        : delivery.patience;
+  while (!delivery.transfer->written()) {
+    const absl::StatusOr<bool> written = delivery.transfer->WriteNext();
+    ++operations_;
+    ++round_trips_;
+    if (!written.ok()) {
+      delivery.last_error = base::Annotate(
+          written.status(), "memory for values of " + delivery.carrier->endpoint.node_id());
+      delivery.DropTransfer();
+      return Outcome::kUnreachable;
+    }
+    if (!*written && (IsClosed() || clock_.Now() >= limit)) {
+      delivery.turn_over = true;
+      delivery.last_error =
+          base::MakeError(absl::StatusCode::kUnavailable, "HALF_WRITTEN", "it is being written");
+      return Outcome::kBusy;
+    }
+  }
+  return Outcome::kOk;
+}
+
+// Returns kOk when the message was received, kHeld while it may be, kLost when it never will, and
+// kUnknown when the consumer does not say.
+Outcome RingOutbox::RenewLease(Delivery& delivery) {
+  const auto fate = delivery.transfer->Renew();
+  if (!fate.ok()) {
+    delivery.last_error = fate.status();
+    return Outcome::kUnknown;
+  }
+  if (*fate == v1::RenewValueResponse::OPEN) return Outcome::kHeld;
+  if (*fate == v1::RenewValueResponse::RECEIVED) return Outcome::kOk;
+  delivery.DropTransfer();
+  // The ring may have the reference, and would take another one of the same id for a resend.
+  delivery.id = next_message_id_++;
+  return Outcome::kLost;
+}
+
+// The reference goes through the ring only while the reservation is held, so that the consumer
+// finds it. A reference that the ring took late proves nothing: the consumer is asked.
+absl::StatusOr<Outcome> RingOutbox::SendValue(Delivery& delivery, Link& link) {
+  if (!delivery.transfer->written()) {
+    const Outcome written = WriteValue(delivery);
+    if (written != Outcome::kOk) return written;
+  }
+  const bool doubtful = delivery.doubtful != nullptr;
+  if (delivery.transfer->IsDue()) {
+    const Outcome renewed = RenewLease(delivery);
+    const bool unknown = renewed == Outcome::kUnknown;
+    if (renewed != Outcome::kHeld && (!unknown || doubtful)) return renewed;
+    if (unknown && !delivery.transfer->IsHeld()) {
+      delivery.DropTransfer();
+      return Outcome::kUnreachable;
+    }
+  }
+  const auto bytes = delivery.transfer->reference();
+  const message::Piece reference{bytes, base::Crc32c(bytes)};
+  delivery.transfer->Keep(true);
+  ONEPIECE_ASSIGN_OR_RETURN(const Outcome outcome,
+                            SendThroughRing(delivery, link, {&reference, 1}));
+  if (outcome == Outcome::kOk && !delivery.transfer->IsHeld()) {
+    const Outcome renewed = RenewLease(delivery);
+    return renewed == Outcome::kHeld ? Outcome::kOk : renewed;
+  }
+  if (outcome == Outcome::kOk) return outcome;
+  if (outcome == Outcome::kUnknown || doubtful) return outcome;
+  delivery.transfer->Keep(false);
+  if (outcome == Outcome::kUnreachable) delivery.DropTransfer();
+  return outcome;
+}
+
+// What a message that is too large for the ring does instead; nullopt when it goes through it.
+std::optional<Outcome> RingOutbox::TooLargeForRing(Delivery& delivery, const Link& link) {
+  const std::uint64_t bytes = delivery.encoded.total_bytes;
+  const std::uint64_t ring_bytes = 2 * link.producer->max_message_bytes();
+  if (link.max_value_bytes == 0 || bytes <= ring_bytes / kRingParts) return std::nullopt;
+  if (bytes <= link.max_value_bytes) return Outcome::kByValue;
+  delivery.last_error = base::MakeError(
+      absl::StatusCode::kInvalidArgument, "MESSAGE_TOO_LARGE",
+      "the message has " + std::to_string(bytes) + " bytes; " + link.endpoint.node_id() +
+          " takes at most " + std::to_string(link.max_value_bytes) + " (ring.value_bytes)");
+  return Outcome::kTooLarge;
+}
+
+absl::StatusOr<Outcome> RingOutbox::SendThroughRing(Delivery& delivery, Link& link,
+                                                    std::span<const message::Piece> pieces) {
   // Another delivery may be opening this ring, which takes seconds when the consumer does not
   // answer. Meanwhile another candidate may take the message.
   const base::MonotonicTime until =
@@ -417,9 +555,12 @@ absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, Link& link) {
         return Outcome::kUnreachable;
       }
     }
+    if (delivery.transfer == nullptr) {
+      if (const auto instead = TooLargeForRing(delivery, link)) return *instead;
+    }
     const base::MonotonicTime patience = clock_.Now() + base::Scaled(kLockPatience);
-    absl::StatusOr<ring::SendResult> result = link.producer->Send(
-        delivery.id, delivery.encoded.pieces, std::min(delivery.deadline, patience));
+    absl::StatusOr<ring::SendResult> result =
+        link.producer->Send(delivery.id, pieces, std::min(delivery.deadline, patience));
     CountRoundTrips(link);
     ONEPIECE_RETURN_IF_ERROR(result.status());
     // The producer goes before the next OpenRing, which tells the ring that the former one is
@@ -446,8 +587,6 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
   // The ring refuses an incarnation that is not greater than the last one of the producer id. That
   // id is this link's alone, so counting its calls is enough.
   request.set_incarnation(++link.opens);
-  if (link.stub == nullptr)
-    link.stub = v1::RingService::NewStub(rpc::MakeChannel(link.endpoint.address()));
   const auto open = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(link.mutex) -> absl::Status {
     ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, fabric_.Dial());
     request.set_offer(dialer->offer().Serialize());
@@ -458,6 +597,7 @@ absl::Status RingOutbox::OpenProducer(Link& link) {
         rpc::Call(*link.stub, &v1::RingService::Stub::OpenRing, request, options_.open_timeout));
     ONEPIECE_ASSIGN_OR_RETURN(const ring::ProducerGrant grant,
                               ring::ProducerGrant::Parse(response.grant()));
+    link.max_value_bytes = response.max_value_bytes();
     ONEPIECE_ASSIGN_OR_RETURN(link.producer, ring::Producer::Connect(*dialer, grant, {}, clock_));
     return absl::OkStatus();
   };
@@ -518,9 +658,14 @@ bool RingOutbox::Pause(Delivery& delivery) {
 }
 
 absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
-  // Pause() returns false before its limit only because of Close().
-  if (clock_.Now() < delivery.patience) {
+  const base::MonotonicTime now = clock_.Now();
+  if (now < delivery.patience && IsClosed()) {
     return base::MakeError(absl::StatusCode::kCancelled, "OUTBOX_CLOSED", "the outbox is closed");
+  }
+  if (delivery.in_turns && delivery.transfer != nullptr && now < delivery.deadline) {
+    const std::string& node_id = delivery.carrier->endpoint.node_id();
+    return base::MakeError(absl::StatusCode::kUnavailable, kOpen, "is on its way to " + node_id,
+                           {{"node_id", node_id}});
   }
   if (!delivery.any_candidate) {
     return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE", "nobody to send it to");
@@ -574,6 +719,11 @@ void RingOutbox::Export(telemetry::Metrics& metrics) const {
   count("onepiece_send_doorbells_total", "Times that a sleeping consumer was woken", now.doorbells);
   count("onepiece_fabric_operations_total", "One-sided operations of all sends", now.operations);
   count("onepiece_fabric_round_trips_total", "Round trips of all sends", now.round_trips);
+}
+
+bool RingOutbox::IsClosed() const {
+  const base::MutexLock lock(mutex_);
+  return closed_;
 }
 
 void RingOutbox::Close() {

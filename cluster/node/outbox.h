@@ -84,9 +84,10 @@ struct Delivered {
   base::Duration encode{};          ///< Time spent on encoding, checksums included.
 };
 
-/// A delivery between two turns: which ring may have the message, and under which id. It keeps the
-/// message and the way to that ring, so whoever holds it bounds how many there are. Only the Outbox
-/// that made it looks into it, and it does not outlive that Outbox.
+/// A delivery between two turns: which ring may have the message, and under which id, or how much
+/// of a large message is written. It keeps the message and the way to its consumer, so whoever
+/// holds it bounds how many there are. Only the Outbox that made it looks into it, and it does not
+/// outlive that Outbox.
 class OpenDelivery {
  public:
   virtual ~OpenDelivery() = default;
@@ -97,11 +98,14 @@ class OpenDelivery {
   OpenDelivery() = default;
 };
 
-/// Sends messages to the rings of other nodes.
+/// Sends messages to the rings of other nodes. A message that is larger than an eighth of a ring
+/// travels as a value: it is written into memory that the consumer has reserved, and a reference
+/// goes through the ring.
 ///
 /// Ownership: Owns its producers. Borrows `fabric`, `view` and `clock`, which must outlive it.
 ///
 /// Threading: Thread-safe. Sends to different consumers run in parallel, sends to one take turns.
+/// While a large message is written, others to its consumer go past.
 ///
 /// Blocking: Deliver returns by its deadline and DeliverInTurns by the end of its turn, plus the
 /// one call or chain of operations that it is in. Both return soon after Close().
@@ -119,13 +123,14 @@ class Outbox {
   /// consumer's death, `attempt`.
   ///
   /// It goes to the next candidate only when nothing was sent: a ring was BUSY or could not be
-  /// opened. It goes round until `deadline`, also while there is no candidate. It repeats a send
-  /// whose outcome is unknown to the same ring. Only when the routing shows that this consumer's
-  /// incarnation is dead (Routing::IsOver) does the message go elsewhere, with attempt + 1.
+  /// opened, or the consumer has no room for a large message. It goes round until `deadline`, also
+  /// while there is no candidate. It repeats a send whose outcome is unknown to the same ring. Only
+  /// when the routing shows that this consumer's incarnation is dead (Routing::IsOver) does the
+  /// message go elsewhere, with attempt + 1.
   ///
   /// Errors:
-  ///   - INVALID_ARGUMENT: the message cannot be encoded, or is too large for a ring
-  ///     (MESSAGE_TOO_LARGE).
+  ///   - INVALID_ARGUMENT: the message cannot be encoded, or no candidate could ever take it
+  ///     (MESSAGE_TOO_LARGE; the text names the limit and its setting).
   ///   - UNAVAILABLE by the deadline, and nothing was sent: NO_INSTANCE (there is no candidate),
   ///     UNREACHABLE (no ring could be opened).
   ///   - RESOURCE_EXHAUSTED by the deadline, and nothing was sent: RING_FULL (every ring that could
@@ -137,7 +142,8 @@ class Outbox {
                                             const Destination& destination,
                                             base::MonotonicTime deadline) = 0;
   /// Deliver for a caller with other messages to send meanwhile: the patience of `destination` also
-  /// limits a turn in which the outcome of a send stays unknown. Such a turn ends with UNAVAILABLE
+  /// limits a turn in which the outcome of a send stays unknown, and 100 ms one in which a large
+  /// message is written. Such a turn ends with UNAVAILABLE
   /// (OUTCOME_OPEN) and sets `open`. The caller repeats the call with the same message and `open`,
   /// and it goes on with the same ring and message id; nobody else may be given the message before
   /// that. Every other outcome clears `open`, and has the errors of Deliver.

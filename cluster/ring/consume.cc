@@ -281,4 +281,13 @@ Consumer::Fill ConsumerCore::fill() const {
   return sum;
 }
 
+bool ConsumerCore::IsEmpty() const {
+  const base::MutexLock lock(mutex_);
+  const auto is_empty = [](const auto& active) { return active->segment->IsEmpty(); };
+  // A retired segment lives while a message of it waits, or is in the hands of a delivery.
+  const auto is_gone = [](const auto& segment) { return segment.expired(); };
+  return drained_.empty() && std::ranges::all_of(retired_, is_gone) &&
+         std::ranges::all_of(active_, is_empty);
+}
+
 }  // namespace onepiece::ring

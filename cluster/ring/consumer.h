@@ -138,6 +138,9 @@ class Consumer {
     std::uint64_t slots = 0;
   };
   [[nodiscard]] Fill fill() const;
+  /// True when no message is in the ring that was acknowledged before the call, and none is held by
+  /// a delivery. May say false although it is empty.
+  [[nodiscard]] bool IsEmpty() const;
   [[nodiscard]] RingHealth health() const;
   [[nodiscard]] std::uint64_t max_message_bytes() const;
 

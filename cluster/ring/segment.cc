@@ -87,6 +87,16 @@ Segment::Fill Segment::fill() const {
   return {.bytes = end - head_.offset, .messages = seq - head_.seq};
 }
 
+bool Segment::IsEmpty() const {
+  if (head_.seq != cursor_seq_) return false;
+  if (shape_ != Shape::kShared) {
+    const auto slot = ReadSlot(cursor_seq_);
+    return !slot.has_value() || slot->seq != cursor_seq_;
+  }
+  const auto tail = ReadTail();
+  return tail.has_value() && tail->seq == head_.seq;
+}
+
 std::optional<Slot> Segment::ReadSlot(std::uint64_t seq) const {
   SlotWords words;
   fabric::LoadWords(memory_ + layout_.SlotOffset(seq), words);

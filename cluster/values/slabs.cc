@@ -37,6 +37,7 @@ struct Segment {
   std::uint32_t id = 0;
   bool single = false;                     // One slab takes the whole segment.
   std::unique_ptr<fabric::Region> region;  // Constant once the segment is in segments_.
+  std::shared_ptr<const void> hooked;      // What the hook returned; goes before the region.
   // The enrollments have a lock of their own, so that a peer that is let in holds up nobody. They
   // come after the region, so that their accesses are destroyed first.
   Enrollments enrollments;
@@ -60,6 +61,10 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
       : fabric_(fabric), options_(std::move(options)), clock_(clock) {}
 
   absl::StatusOr<Slab> Take(std::uint64_t bytes) override;
+  std::uint64_t max_bytes() const override {
+    const std::uint64_t step = SingleStep(options_.limit_bytes);
+    return options_.limit_bytes / step * step;
+  }
   std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
   absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment, const std::string& peer,
                                               const fabric::Offer& offer) override;
@@ -77,7 +82,10 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   static std::uint64_t Rounded(std::uint64_t bytes) { return RoundUp(bytes, kAlignBytes); }
   // Rounds coarsely, so that the segment of one large value fits others that are about as large.
   static std::uint64_t SingleBytes(std::uint64_t bytes) {
-    return RoundUp(bytes, std::max(std::bit_floor(bytes) / 16, kAlignBytes));
+    return RoundUp(bytes, SingleStep(bytes));
+  }
+  static std::uint64_t SingleStep(std::uint64_t bytes) {
+    return std::max(std::bit_floor(bytes) / 16, kAlignBytes);
   }
   absl::Status Grow(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(grow_mutex_);
   std::optional<Cut> CutFrom(std::uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -202,16 +210,20 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   auto region = fabric_.Register(size, options_.label);
   refused_ = region.status();
   again_ = clock_.Now() + kRegisterPause;
-  const base::MutexLock lock(mutex_);
   if (!region.ok()) {
+    const base::MutexLock lock(mutex_);
     stats_.registered_bytes -= size;
     return region.status();
   }
+  std::unique_ptr<fabric::Region> fresh = *std::move(region);
+  std::shared_ptr<const void> hooked = options_.hook ? options_.hook(fresh->bytes()) : nullptr;
+  const base::MutexLock lock(mutex_);
   auto segment = std::make_shared<Segment>();
   segment->id = NextSegmentId();
   segment->single = single;
   segment->empty_since = clock_.Now();
-  segment->region = *std::move(region);
+  segment->region = std::move(fresh);
+  segment->hooked = std::move(hooked);
   AddFree(*segment, 0, size);
   empty_.push_back(segment->id);
   by_address_.emplace(segment->region->bytes().data(), segment.get());

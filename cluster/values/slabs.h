@@ -30,7 +30,8 @@ struct Place {
 
 struct SlabsOptions {
   std::string label = "values";  ///< The regions' label: letters, digits, '-', '_'.
-  /// A segment holds many small slabs. A slab that is larger than a quarter of it has its own.
+  /// A segment holds many small slabs. A slab that is larger than a quarter of it has its own. 0:
+  /// each slab has its own.
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
   /// The limit of registered memory, free room included. Take refuses to go beyond it.
   std::uint64_t limit_bytes = std::uint64_t{2} << 30;
@@ -38,6 +39,9 @@ struct SlabsOptions {
   /// them forever, and the others for keep_time.
   std::uint64_t keep_bytes = std::uint64_t{64} << 20;
   base::Duration keep_time = std::chrono::seconds(60);
+  /// Is called for the memory of every fresh segment, before its first use. The returned object is
+  /// dropped before the memory goes. Thread-safe.
+  std::function<std::shared_ptr<const void>(std::span<std::byte>)> hook;
 };
 
 struct SlabsStats {
@@ -78,6 +82,8 @@ class Slabs {
   /// Errors: RESOURCE_EXHAUSTED (VALUE_MEMORY_FULL: limit_bytes is reached), INVALID_ARGUMENT
   /// (BAD_SIZE: zero bytes), and those of Fabric::Register.
   virtual absl::StatusOr<Slab> Take(std::uint64_t bytes) = 0;
+  /// The most that Take gives while nothing else is taken.
+  [[nodiscard]] virtual std::uint64_t max_bytes() const = 0;
   /// Where peers find these bytes; nullopt when they are not inside one of the slabs.
   [[nodiscard]] virtual std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const = 0;
   /// Lets the process of node `peer` into a segment, which ends an earlier enrollment of that node.

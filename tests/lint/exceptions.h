@@ -26,6 +26,7 @@ inline const QVector<RealTime>& RealTimes() {
       {"tests/e2e/branch_plugin.cc", 1, "a stage in another process that takes its time"},
       {"tests/e2e/failover_test.cc", 1, "the time between two kills of a process"},
       {"tests/e2e/job_load.cc", 1, "a load that is offered to processes at a pace"},
+      {"tests/e2e/large_plugin.cc", 1, "a stage in another process that takes its time"},
       {"tests/e2e/netns_test.cc", 2, "a cable stays cut for longer than timeouts of processes"},
       {"tests/e2e/prediction_test.cc", 1, "a load that is offered to processes at a pace"},
       {"tests/history/recorder_crash_test.cc", 1, "a process is killed after a random time"},

@@ -234,7 +234,7 @@ class OutboxTest : public QObject {
   }
 
   void Deliver_TooLarge_IsRefused() {
-    Receiver a(*fabric_, "i1");
+    Receiver a(*fabric_, "i1", {.capacity_bytes = 32 << 20, .takes_values = false});
     cluster_->Set({a.endpoint});
     const auto delivered = outbox_->Deliver(MakeMessage(17 << 20), kDiffuse, In(seconds(10)));
     QVERIFY(absl::IsInvalidArgument(delivered.status()));

@@ -42,16 +42,17 @@ struct Receiver {
   Receiver(fabric::Fabric& fabric, const std::string& node_id, std::uint64_t incarnation = 1,
            std::uint32_t slots = 64, telemetry::Metrics* metrics = nullptr,
            ring::Shape shape = ring::Shape::kShared)
+      : Receiver(fabric, node_id,
+                 {.shape = shape, .capacity_bytes = 32 << 20, .slots = slots, .metrics = metrics},
+                 incarnation) {}
+  Receiver(fabric::Fabric& fabric, const std::string& node_id, InboxOptions options,
+           std::uint64_t incarnation = 1, base::Clock& clock = base::SystemClock())
       : server({.listen = "127.0.0.1:0"}) {
     endpoint.set_node_id(node_id);
     endpoint.set_incarnation(incarnation);
     view.SetSelf(endpoint);
-    auto opened = Inbox::Open(fabric, view,
-                              {.label = node_id,
-                               .shape = shape,
-                               .capacity_bytes = 32 << 20,
-                               .slots = slots,
-                               .metrics = metrics});
+    options.label = node_id;
+    auto opened = Inbox::Open(fabric, view, std::move(options), clock);
     if (!opened.ok()) qFatal("%s", base::Message(opened.status()).c_str());
     inbox = *std::move(opened);
     server.AddService(*inbox->service());

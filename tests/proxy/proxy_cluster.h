@@ -32,8 +32,9 @@ class FakeInstance final : public v1::InstanceService::Service {
     self.set_node_id(node);
     self.set_incarnation(77);
     view_.SetSelf(self);
-    auto inbox = node::Inbox::Open(cluster.fabric(), view_,
-                                   {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16});
+    auto inbox = node::Inbox::Open(
+        cluster.fabric(), view_,
+        {.label = "inst", .capacity_bytes = 1 << 20, .slots = 16, .value_bytes = 512 << 10});
     Require(inbox.status());
     inbox_ = *std::move(inbox);
     server_.AddService(*this);

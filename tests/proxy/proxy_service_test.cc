@@ -259,8 +259,8 @@ class ProxyServiceTest : public QObject {
     QCOMPARE(cluster.records().List({})->jobs_size(), 0);
   }
 
-  void Inputs_TooLargeForTheRingAreAClearErrorAndLeaveNoJob() {
-    ServedCluster cluster;  // The instance's ring has 1 MiB and takes half of that.
+  void Inputs_TooLargeForTheInstanceAreAClearErrorAndLeaveNoJob() {
+    ServedCluster cluster;  // The instance takes messages of at most 512 KiB.
     v1::SubmitJobRequest request = RequestWithId();
     AddImage(request, 1 << 20);
     const auto job = cluster.proxy.Submit(request);

@@ -33,6 +33,34 @@ class RingTest : public QObject {
     QCOMPARE(world.consumer->fill().bytes, std::uint64_t{0});
   }
 
+  void IsEmpty_OnlyWhenNothingIsLeft_data() {
+    QTest::addColumn<bool>("shared");
+    QTest::addColumn<bool>("retired");
+    QTest::newRow("shared") << true << false;
+    QTest::newRow("shared, retired") << true << true;
+    QTest::newRow("lanes") << false << false;
+    QTest::newRow("lanes, retired") << false << true;
+  }
+  void IsEmpty_OnlyWhenNothingIsLeft() {
+    QFETCH(bool, shared);
+    QFETCH(bool, retired);
+    ConsumerOptions options = SmallRing();
+    options.shape = shared ? Shape::kShared : Shape::kPerProducer;
+    World world(options);
+    auto producer = world.Connect(1, world.NewProcess());
+    QVERIFY(world.consumer->IsEmpty());
+    QVERIFY(Ok(SendOnce(*producer, 1, 1, 500)));
+    if (retired) world.consumer->Shut();
+    QVERIFY(!world.consumer->IsEmpty());
+    auto delivery = world.consumer->Poll();
+    QVERIFY(delivery.has_value());
+    QVERIFY(!world.consumer->IsEmpty());
+    std::vector<std::byte> bytes(500);
+    QVERIFY(delivery->CopyTo(bytes).ok());
+    delivery.reset();
+    QVERIFY(world.consumer->IsEmpty());
+  }
+
   void Send_TakesTwoRoundTrips() {
     World world(SmallRing());
     auto producer = world.Connect(1, world.NewProcess());

@@ -32,7 +32,7 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
       {"cluster/job", {"cluster/base", "proto"}},
       {"cluster/node",
        {"cluster/base", "cluster/fabric", "cluster/ring", "cluster/message", "cluster/workflow",
-        "cluster/job", "cluster/rpc", "cluster/telemetry", "proto"}},
+        "cluster/job", "cluster/rpc", "cluster/telemetry", "cluster/values", "proto"}},
       {"cluster/values",
        {"cluster/base", "cluster/fabric", "cluster/message", "cluster/rpc", "proto"}},
       {"cluster/proxy",

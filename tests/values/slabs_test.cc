@@ -219,6 +219,46 @@ class SlabsTest : public QObject {
     QCOMPARE(slabs->stats().registered_bytes, kMiB);
   }
 
+  // What pins memory for a device: it lasts as long as the segment, and no longer.
+  void Hook_SeesEachSegment_AndItsObjectGoesFirst() {
+    std::vector<std::size_t> seen;
+    std::atomic<int> living = 0;
+    SlabsOptions options{.segment_bytes = 0, .limit_bytes = kMiB, .keep_bytes = 0};
+    options.keep_time = base::Duration::zero();
+    options.hook = [&](std::span<std::byte> memory) {
+      seen.push_back(memory.size());
+      ++living;
+      return std::shared_ptr<const void>(memory.data(), [&](const void*) { --living; });
+    };
+    const auto slabs = Slabs::Create(*fabric_, options);
+    auto first = slabs->Take(100), second = slabs->Take(200 * kKiB);
+    QVERIFY(first.ok() && second.ok());
+    // Without segments for many slabs, each one has its own.
+    QVERIFY(first->place.segment != second->place.segment);
+    QCOMPARE(seen.size(), std::size_t{2});
+    QVERIFY(seen[0] >= 100 && seen[1] >= 200 * kKiB);
+    QCOMPARE(living.load(), 2);
+    first = absl::CancelledError();
+    QCOMPARE(living.load(), 1);
+    second = absl::CancelledError();
+    QCOMPARE(living.load(), 0);
+    QCOMPARE(slabs->stats().registered_bytes, std::uint64_t{0});
+  }
+
+  void MaxBytes_IsTheMostThatTakeGives_data() {
+    QTest::addColumn<quint64>("limit");
+    QTest::newRow("round") << quint64{kMiB};
+    QTest::newRow("odd") << quint64{kMiB - 1};
+    QTest::newRow("small") << quint64{1000};
+  }
+  void MaxBytes_IsTheMostThatTakeGives() {
+    QFETCH(quint64, limit);
+    const auto slabs = Make(0, limit, 0);
+    QVERIFY(slabs->max_bytes() <= limit && slabs->max_bytes() > limit - limit / 8 - 64);
+    QVERIFY(slabs->Take(slabs->max_bytes()).ok());
+    QVERIFY(!slabs->Take(slabs->max_bytes() + 1).ok());
+  }
+
   void SharedMemoryThatIsFull_IsAskedAgainAfterAPause_NotWithEveryValue() {
     ScarceFabric scarce(*fabric_);
     base::ManualClock clock;

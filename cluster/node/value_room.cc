@@ -1,0 +1,144 @@
+#include "cluster/node/value_room.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "cluster/base/crc32c.h"
+#include "cluster/base/status.h"
+#include "cluster/message/message.h"
+#include "cluster/message/reference.h"
+#include "cluster/telemetry/metrics.h"
+
+namespace onepiece::node {
+namespace {
+
+constexpr std::size_t kMaxOpenReservations = 64;
+constexpr std::size_t kMaxSenderBytes = 128;
+/// Memory that the next message may use again, so that a stream of them costs no page faults.
+constexpr base::Duration kKeepTime = std::chrono::seconds(10);
+
+absl::Status Refused(std::string_view reason, const std::string& what) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, reason, what);
+}
+
+absl::Status Malformed(const std::string& what) {
+  return Refused("MALFORMED_MESSAGE", "malformed message: " + what);
+}
+
+}  // namespace
+
+// Each slab has a segment, so each writer is let into memory that holds its message and no other.
+ValueRoom::ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHook hook,
+                     std::function<bool()> ring_is_empty, base::Clock& clock)
+    : slabs_(values::Slabs::Create(fabric,
+                                   {.segment_bytes = 0,
+                                    .limit_bytes = limit_bytes,
+                                    .keep_bytes = 0,
+                                    .keep_time = kKeepTime,
+                                    .hook = std::move(hook)},
+                                   clock)),
+      ring_is_empty_(std::move(ring_is_empty)),
+      reservations_(
+          slabs_, {.budget_bytes = limit_bytes, .max_open = kMaxOpenReservations, .lease = kLease},
+          clock) {}
+
+std::uint64_t ValueRoom::max_bytes() const {
+  return std::min(slabs_->max_bytes(), message::kMaxMessageBytes);
+}
+
+absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(
+    const v1::ReserveValueRequest& request) {
+  if (request.node_id().empty() || request.node_id().size() > kMaxSenderBytes)
+    return Refused("BAD_NODE", "a node id has 1 to 128 bytes");
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
+  if (request.length() > max_bytes()) {
+    return Refused("MESSAGE_TOO_LARGE", "a message of " + std::to_string(request.length()) +
+                                            " bytes; the limit is " + std::to_string(max_bytes()) +
+                                            " (ring.value_bytes)");
+  }
+  Sweep();
+  ONEPIECE_RETURN_IF_ERROR(reservations_.CheckRoom(request.length()));
+  ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab, slabs_->Take(request.length()));
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::RemoteRegion region,
+                            slabs_->Enroll(slab.place.segment, request.node_id(), offer));
+  v1::ReserveValueResponse response;
+  response.set_region(region.Serialize());
+  response.set_offset(slab.place.offset);
+  response.set_lease_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(kLease)).count());
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t id,
+                            reservations_.Add({request.node_id(), std::move(slab), {}}));
+  response.set_reservation(id);
+  return response;
+}
+
+v1::RenewValueResponse ValueRoom::Renew(const v1::RenewValueRequest& request) {
+  v1::RenewValueResponse response;
+  response.set_fate(v1::RenewValueResponse::OVER);
+  if (request.give_up()) {
+    (void)reservations_.GiveUp(request.reservation());
+    return response;
+  }
+  switch (reservations_.Renew(request.reservation())) {
+    case values::Reservations::Fate::kOpen:
+      response.set_fate(v1::RenewValueResponse::OPEN);
+      break;
+    case values::Reservations::Fate::kOver:
+      break;
+    case values::Reservations::Fate::kNone:
+      // Only its sender asks, and has not given it up.
+      response.set_fate(v1::RenewValueResponse::RECEIVED);
+      break;
+  }
+  return response;
+}
+
+absl::StatusOr<message::Buffer> ValueRoom::Receive(ring::Delivery delivery) {
+  message::Reference reference;
+  std::optional<values::Reservations::Reservation> written;
+  {
+    const base::MutexLock lock(between_);
+    std::array<std::byte, message::kReferenceBytes> bytes;
+    ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(bytes));
+    ONEPIECE_ASSIGN_OR_RETURN(reference, message::DecodeReference(bytes));
+    written = reservations_.Take(reference.reservation);
+  }
+  if (!written.has_value()) return Malformed("it refers to a reservation that is not here");
+  const values::Slabs::Slab& slab = written->slab;
+  if (slab.bytes.size() == reference.length_bytes && base::Crc32c(slab.bytes) == reference.crc32c)
+    return message::Buffer(slab.owner, slab.bytes);
+  // The writer is fenced, so that a write that is still on its way cannot land in what comes next.
+  (void)slabs_->Fence(slab.place.segment, written->sender);
+  return Malformed("the reserved bytes are not those of the reference");
+}
+
+void ValueRoom::Sweep() {
+  slabs_->Trim();
+  const base::MutexLock lock(between_);
+  reservations_.Sweep(ring_is_empty_);
+}
+
+void ValueRoom::Export(telemetry::Metrics& metrics) const {
+  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) {
+    metrics.Gauge(name, help).Set(static_cast<double>(value));
+  };
+  const values::SlabsStats slabs = slabs_->stats();
+  const values::Reservations::Stats reservations = reservations_.stats();
+  gauge("onepiece_value_limit_bytes", "Memory for messages too large for the ring, at most",
+        max_bytes());
+  gauge("onepiece_value_memory_bytes", "Memory allocated for messages too large for the ring",
+        slabs.registered_bytes);
+  gauge("onepiece_value_used_bytes", "Large messages in memory, received or reserved",
+        slabs.used_bytes);
+  gauge("onepiece_value_reserved_bytes", "Large messages that are being written",
+        reservations.open_bytes);
+  gauge("onepiece_value_reservations", "Large messages that are being written, by number",
+        reservations.open);
+  telemetry::RaiseTo(metrics.Counter("onepiece_value_reservations_abandoned_total",
+                                     "Reservations whose senders did not come back in time"),
+                     static_cast<double>(reservations.over));
+}
+
+}  // namespace onepiece::node

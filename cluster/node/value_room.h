@@ -1,0 +1,76 @@
+// The receiving half of messages that travel as values (docs/architecture.md, "Where do large
+// messages go?"). Internal to cluster/node.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "cluster/fabric/fabric.h"
+#include "cluster/message/artifact.h"
+#include "cluster/node/block_pool.h"
+#include "cluster/ring/consumer.h"
+#include "cluster/values/reservations.h"
+#include "cluster/values/slabs.h"
+#include "onepiece/v1/ring.pb.h"
+
+namespace onepiece::telemetry {
+class Metrics;
+}  // namespace onepiece::telemetry
+
+namespace onepiece::node {
+
+/// Memory that senders reserve, and the messages that they have written there.
+///
+/// A reservation lives until its reference comes out of the ring. When its sender dies first, it
+/// ends after its lease, once the ring has been seen empty: a reference that came into the ring in
+/// time is received, however slowly the ring is emptied.
+///
+/// Ownership: owns the memory. Messages that were handed out keep theirs, and may outlive this
+/// object. `fabric` and `clock` must outlive both.
+///
+/// Threading: thread-safe. One thread at a time calls Receive.
+///
+/// Blocking: Reserve may allocate memory, which takes a second for 2 GiB.
+class ValueRoom {
+ public:
+  static constexpr base::Duration kLease = std::chrono::seconds(30);  ///< Scaled.
+
+  /// `hook` is called for fresh memory, as BlockPool does. `ring_is_empty` says whether nothing is
+  /// in the ring that was sent before the call.
+  ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHook hook,
+            std::function<bool()> ring_is_empty, base::Clock& clock);
+
+  /// The largest message that there can ever be room for.
+  [[nodiscard]] std::uint64_t max_bytes() const;
+  /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER, BAD_SIZE, MESSAGE_TOO_LARGE),
+  /// RESOURCE_EXHAUSTED (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL, SHARED_MEMORY_FULL), and those
+  /// of Region::Accept.
+  absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request);
+  v1::RenewValueResponse Renew(const v1::RenewValueRequest& request);
+
+  /// Takes a reference out of the ring and returns the message that it names, checked and where it
+  /// lies. REQUIRES: delivery.size_bytes() == message::kReferenceBytes.
+  ///
+  /// Errors: INVALID_ARGUMENT (MALFORMED_MESSAGE: no reference, or to nothing that is here; the
+  /// bytes are not those of its checksum), and those of Delivery::CopyTo.
+  absl::StatusOr<message::Buffer> Receive(ring::Delivery delivery);
+
+  /// Ends reservations whose senders have died, and gives memory back that was long unused. Call it
+  /// from time to time.
+  void Sweep();
+  void Export(telemetry::Metrics& metrics) const;
+
+ private:
+  const std::shared_ptr<values::Slabs> slabs_;
+  const std::function<bool()> ring_is_empty_;
+  values::Reservations reservations_;
+  // Held while a reference is neither in the ring nor resolved, so that Sweep sees it in one of
+  // them.
+  base::Mutex between_;
+};
+
+}  // namespace onepiece::node

@@ -1,0 +1,134 @@
+#include "cluster/values/reservations.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cluster/base/ids.h"
+#include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::values {
+namespace {
+
+/// Reservations that are remembered as over. With 64 open ones and a lease of 10 s a writer may ask
+/// ten minutes late.
+constexpr std::size_t kMaxOver = 4096;
+
+}  // namespace
+
+Reservations::Reservations(std::shared_ptr<Slabs> slabs, ReservationsOptions options,
+                           base::Clock& clock)
+    : slabs_(std::move(slabs)), options_(options), clock_(clock) {}
+
+absl::Status Reservations::CheckRoomLocked(std::uint64_t bytes) const {
+  if (open_.size() < options_.max_open && bytes <= options_.budget_bytes &&
+      open_bytes_ <= options_.budget_bytes - bytes) {
+    return absl::OkStatus();
+  }
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_RESERVATIONS",
+                         std::to_string(open_.size()) + " reservations of " +
+                             std::to_string(open_bytes_) + " bytes are being written");
+}
+
+absl::Status Reservations::CheckRoom(std::uint64_t bytes) const {
+  const base::MutexLock lock(mutex_);
+  return CheckRoomLocked(bytes);
+}
+
+absl::StatusOr<std::uint64_t> Reservations::Add(Reservation reservation) {
+  const std::uint64_t bytes = reservation.slab.bytes.size();
+  const base::MonotonicTime expires = clock_.Now() + base::Scaled(options_.lease);
+  const base::MutexLock lock(mutex_);
+  ONEPIECE_RETURN_IF_ERROR(CheckRoomLocked(bytes));
+  std::uint64_t id = 0;
+  while (id == 0 || open_.contains(id)) id = base::RandomU64();
+  open_bytes_ += bytes;
+  open_.emplace(id, Open{.reservation = std::move(reservation), .expires = expires});
+  return id;
+}
+
+Reservations::Fate Reservations::Renew(std::uint64_t id) {
+  const base::MutexLock lock(mutex_);
+  const auto found = open_.find(id);
+  if (found != open_.end() && !found->second.over) {
+    found->second.expires = clock_.Now() + base::Scaled(options_.lease);
+    return Fate::kOpen;
+  }
+  return std::ranges::find(over_ids_, id) != over_ids_.end() ? Fate::kOver : Fate::kNone;
+}
+
+Reservations::Reservation Reservations::Remove(std::map<std::uint64_t, Open>::iterator at) {
+  Reservation removed = std::move(at->second.reservation);
+  open_bytes_ -= removed.slab.bytes.size();
+  open_.erase(at);
+  return removed;
+}
+
+std::optional<Reservations::Reservation> Reservations::Take(std::uint64_t id) {
+  const base::MutexLock lock(mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end() || found->second.over) return std::nullopt;
+  return Remove(found);
+}
+
+bool Reservations::GiveUp(std::uint64_t id) {
+  Reservation gone;  // Its room is released after the fence, without the lock.
+  {
+    const base::MutexLock lock(mutex_);
+    const auto found = open_.find(id);
+    if (found == open_.end()) return false;
+    gone = Remove(found);
+  }
+  (void)slabs_->Fence(gone.slab.place.segment, gone.sender);
+  return true;
+}
+
+void Reservations::Sweep(const std::function<bool()>& may_end) {
+  const base::MonotonicTime now = clock_.Now();
+  struct Writer {
+    std::uint64_t id;
+    std::uint32_t segment;
+    std::string sender;
+  };
+  std::vector<Writer> writers;  // Of the reservations that are over.
+  {
+    const base::MutexLock lock(mutex_);
+    std::optional<bool> ends;
+    for (auto& [id, open] : open_) {
+      if (open.expires > now) continue;
+      if (!ends.has_value()) ends = may_end == nullptr || may_end();
+      if (!open.over && *ends) {
+        open.over = true;
+        ++over_;
+        over_ids_.push_back(id);
+        if (over_ids_.size() > kMaxOver) over_ids_.pop_front();
+      }
+      if (open.over)
+        writers.push_back({id, open.reservation.slab.place.segment, open.reservation.sender});
+    }
+  }
+  for (const Writer& writer : writers) {
+    // A fence takes a while on some fabrics, so the lock is not held.
+    const bool fenced = slabs_->Fence(writer.segment, writer.sender);
+    Reservation gone;  // Declared before the lock, so that its room is released after it.
+    const base::MutexLock lock(mutex_);
+    const auto found = open_.find(writer.id);
+    if (found == open_.end()) continue;  // Its writer gave it up meanwhile.
+    if (!fenced && now < found->second.expires + base::Scaled(options_.fence_limit)) continue;
+    gone = Remove(found);
+    // Writers give up within seconds. Only a process that stands still in the middle of its write
+    // could write now. If it does, readers notice by the checksums.
+    if (!fenced) {
+      spdlog::warn("op=reserve sender={} bytes={} its room is used again without a fence",
+                   gone.sender, gone.slab.bytes.size());
+    }
+  }
+}
+
+Reservations::Stats Reservations::stats() const {
+  const base::MutexLock lock(mutex_);
+  return {.open = open_.size(), .open_bytes = open_bytes_, .over = over_};
+}
+
+}  // namespace onepiece::values

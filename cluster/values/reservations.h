@@ -1,0 +1,104 @@
+// Room in slabs that peers have reserved and write into with one-sided operations.
+#pragma once
+
+#include <any>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "cluster/values/slabs.h"
+
+namespace onepiece::values {
+
+struct ReservationsOptions {
+  std::uint64_t budget_bytes = 0;  ///< Of all open reservations together.
+  std::size_t max_open = 64;
+  base::Duration lease = std::chrono::seconds(10);  ///< Scaled.
+  /// How long the room of a reservation that is over waits for a writer that cannot be fenced.
+  /// Scaled.
+  base::Duration fence_limit = std::chrono::seconds(60);
+};
+
+/// A reservation lasts until its owner takes it, or until its lease is over: its writer may have
+/// died. Then it cannot be taken any more, and its room is used again once its writer is fenced.
+///
+/// Ownership: an open reservation keeps its slab. `clock` must outlive it.
+///
+/// Threading: thread-safe.
+///
+/// Blocking: Sweep waits as Slabs::Fence does, and holds up no other call.
+///
+/// Invariants: at most max_open are open, with at most budget_bytes in total.
+class Reservations {
+ public:
+  Reservations(std::shared_ptr<Slabs> slabs, ReservationsOptions options,
+               base::Clock& clock = base::SystemClock());
+
+  struct Reservation {
+    std::string sender;  ///< The peer that writes, by its name in Slabs::Enroll.
+    Slabs::Slab slab;
+    std::any note;  ///< What the caller keeps with it.
+  };
+  /// How a reservation stands.
+  enum class Fate : std::uint8_t {
+    kOpen,
+    kOver,  ///< Its lease ended, and nobody can take it any more.
+    kNone,  ///< It was taken, or has never been one of these.
+  };
+  struct Stats {
+    std::size_t open = 0;
+    std::uint64_t open_bytes = 0;
+    std::uint64_t over = 0;  ///< Reservations whose lease ended, so far.
+  };
+
+  /// Whether another reservation of `bytes` may be opened.
+  ///
+  /// Errors: RESOURCE_EXHAUSTED (TOO_MANY_RESERVATIONS).
+  absl::Status CheckRoom(std::uint64_t bytes) const;
+  /// Opens a reservation and returns its number, which is never 0.
+  ///
+  /// Errors: as CheckRoom.
+  absl::StatusOr<std::uint64_t> Add(Reservation reservation);
+  /// Begins its lease anew, unless it is over.
+  Fate Renew(std::uint64_t id);
+  /// Ends a reservation and returns it; nullopt when its fate is not kOpen.
+  std::optional<Reservation> Take(std::uint64_t id);
+  /// Ends a reservation that its writer gives up, also one that is over: fences the writer, so that
+  /// a write on its way cannot land in what comes next. False when there is none.
+  bool GiveUp(std::uint64_t id);
+  /// Ends the reservations whose lease is over. `may_end` (none: yes) is asked first, while nobody
+  /// can take or renew a reservation; when it says no, they stay open.
+  void Sweep(const std::function<bool()>& may_end = nullptr);
+  [[nodiscard]] Stats stats() const;
+
+ private:
+  struct Open {
+    Reservation reservation;
+    base::MonotonicTime expires{};
+    bool over = false;  ///< Nobody can take it any more, but its writer is not fenced yet.
+  };
+  absl::Status CheckRoomLocked(std::uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reservation Remove(std::map<std::uint64_t, Open>::iterator at)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::shared_ptr<Slabs> slabs_;
+  const ReservationsOptions options_;
+  base::Clock& clock_;
+  mutable base::Mutex mutex_;
+  std::map<std::uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t open_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t over_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The numbers of the last reservations whose lease ended.
+  std::deque<std::uint64_t> over_ids_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace onepiece::values

@@ -1,0 +1,129 @@
+// Reservations: their bounds, their leases, and when their room is used again.
+#include "cluster/values/reservations.h"
+
+#include <unistd.h>
+
+#include <QtTest>
+#include <memory>
+#include <string>
+
+#include "cluster/base/status.h"
+#include "tests/reason.h"
+#include "tests/test_main.h"
+
+namespace onepiece::values {
+namespace {
+
+using Fate = Reservations::Fate;
+constexpr base::Duration kLease = std::chrono::seconds(10);
+constexpr base::Duration kFenceLimit = std::chrono::seconds(60);
+constexpr base::Duration kMoment = std::chrono::milliseconds(1);
+
+}  // namespace
+
+class ReservationsTest : public QObject {
+  Q_OBJECT
+
+  std::unique_ptr<fabric::Fabric> fabric_;
+  base::ManualClock clock_;
+  std::shared_ptr<Slabs> slabs_;
+  std::unique_ptr<Reservations> reservations_;
+
+  std::uint64_t Open(std::uint64_t bytes) {
+    return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note")});
+  }
+  // This process may write into the reservation's segment.
+  void LetIn(std::uint32_t segment) {
+    const auto dialer = *fabric_->Dial();
+    QVERIFY(slabs_->Enroll(segment, "writer", dialer->offer()).ok());
+  }
+
+ private Q_SLOTS:
+  void init() {
+    fabric_ = *fabric::Fabric::Open("shm://reservations-" + std::to_string(getpid()));
+    slabs_ = Slabs::Create(*fabric_, {.segment_bytes = 1 << 20}, clock_);
+    reservations_ = std::make_unique<Reservations>(
+        slabs_,
+        ReservationsOptions{
+            .budget_bytes = 1000, .max_open = 4, .lease = kLease, .fence_limit = kFenceLimit},
+        clock_);
+  }
+  void cleanup() {
+    reservations_.reset();
+    slabs_.reset();
+    fabric_.reset();
+  }
+
+  void Take_EndsIt() {
+    const std::uint64_t id = Open(100);
+    QCOMPARE(reservations_->stats().open_bytes, std::uint64_t{100});
+    auto taken = reservations_->Take(id);
+    QVERIFY(taken.has_value());
+    QCOMPARE(taken->slab.bytes.size(), std::size_t{100});
+    QCOMPARE(std::any_cast<std::string>(taken->note), std::string("note"));
+    QVERIFY(!reservations_->Take(id).has_value());
+    QCOMPARE(reservations_->Renew(id), Fate::kNone);
+    QCOMPARE(reservations_->stats().open, std::size_t{0});
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
+    taken.reset();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{0});
+  }
+
+  void Add_IsBoundedInNumberAndBytes() {
+    (void)Open(900);
+    QVERIFY(!reservations_->CheckRoom(101).ok() && reservations_->CheckRoom(100).ok());
+    const auto refused = reservations_->Add({"writer", *slabs_->Take(101), {}});
+    QCOMPARE(Reason(refused.status()), std::string("TOO_MANY_RESERVATIONS"));
+    for (int i = 0; i < 3; ++i) (void)Open(1);
+    QVERIFY(!reservations_->CheckRoom(1).ok());
+  }
+
+  void Lease_IsOverInTime_UnlessItIsRenewed() {
+    const std::uint64_t renewed = Open(100), forgotten = Open(200);
+    clock_.Advance(base::Scaled(kLease) - kMoment);
+    reservations_->Sweep();
+    QCOMPARE(reservations_->stats().open, std::size_t{2});
+    QCOMPARE(reservations_->Renew(renewed), Fate::kOpen);
+    clock_.Advance(kMoment);
+    reservations_->Sweep();
+    QCOMPARE(reservations_->stats().over, std::uint64_t{1});
+    QCOMPARE(reservations_->Renew(forgotten), Fate::kOver);
+    QVERIFY(!reservations_->Take(forgotten).has_value());
+    QCOMPARE(reservations_->Renew(renewed), Fate::kOpen);
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
+  }
+
+  // The caller knows better: the reservation may still be taken.
+  void Sweep_AsksFirst() {
+    const std::uint64_t id = Open(100);
+    clock_.Advance(base::Scaled(kLease));
+    reservations_->Sweep([] { return false; });
+    QCOMPARE(reservations_->stats().over, std::uint64_t{0});
+    QVERIFY(reservations_->Take(id).has_value());
+  }
+
+  // A writer that was only slow must not write over what comes next.
+  void RoomOfASlowWriter_WaitsForIt() {
+    const auto slab = *slabs_->Take(100);
+    LetIn(slab.place.segment);
+    const std::uint64_t id = Open(100), other = Open(100);
+    clock_.Advance(base::Scaled(kLease));
+    reservations_->Sweep();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{3});
+    QCOMPARE(reservations_->Renew(id), Fate::kOver);
+    QVERIFY(reservations_->GiveUp(id) && !reservations_->GiveUp(id));
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{2});
+    clock_.Advance(base::Scaled(kFenceLimit) - kMoment);
+    reservations_->Sweep();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{2});
+    clock_.Advance(kMoment);
+    reservations_->Sweep();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
+    QCOMPARE(reservations_->Renew(other), Fate::kOver);
+  }
+};
+
+}  // namespace onepiece::values
+
+ONEPIECE_TEST(onepiece::values::ReservationsTest)
+#include "reservations_test.moc"
