@@ -142,7 +142,8 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
     // The work of a held job is done. Another keeper may have told its client so already.
-    if (!entry->held && (request.cancelled() || request.has_failed())) {
+    const bool fenced = request.has_ended_by() && job::IsFenced(request.ended_by(), entry->record);
+    if (!entry->held && !fenced && (request.cancelled() || request.has_failed())) {
       const Job::State end = request.cancelled() ? Job::CANCELLED : Job::FAILED;
       if (end == Job::FAILED) *entry->record.mutable_job()->mutable_error() = request.failed();
       job::SetEnd(end, shared_.clock.WallNow(), entry->record);

@@ -38,6 +38,13 @@ runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& conf
   return options;
 }
 
+node::KeptWorkOptions KeptOptions(const v1::InstanceConfig& config, telemetry::Metrics& metrics) {
+  node::KeptWorkOptions options;
+  options.metrics = &metrics;
+  if (config.kept_bytes() > 0) options.max_bytes = static_cast<std::size_t>(config.kept_bytes());
+  return options;
+}
+
 std::unique_ptr<node::Outbox> MakeOutbox(const v1::InstanceConfig& config, fabric::Fabric& fabric,
                                          const node::ClusterView& view, telemetry::Metrics& metrics,
                                          telemetry::Spans& spans, base::Clock& clock) {
@@ -95,14 +102,18 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
                  clock),
       reporter_(std::make_unique<JobReporter>(
           [this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
-          [this](const base::Uid& uid) { scheduler_.Cancel(uid); }, clock)),
+          [this](const base::Uid& uid) { scheduler_.Cancel(uid); }, clock,
+          [this](const v1::JobRecord& record) { FenceBy(record); })),
       updates_(node_id(), *view_, *reporter_, leaving_),
       former_set_(node_id(), *view_),
       publisher_(config_.node().workflow_set(), *view_, drain_, leaving_,
                  [this](node::NodeStatus status) { agent_->SetState(std::move(status)); }),
+      kept_(*view_, KeptWays(), KeptOptions(config_, metrics), clock),
+      work_service_(kept_),
+      settler_(*view_, node::TellByGrpc(), clock),
       delivery_(node_id(),
                 {*view_, *outbox_, values_, records_, scheduler_, drain_, former_set_, updates_,
-                 spans, clock, leaving_},
+                 kept_, settler_, spans, clock, leaving_},
                 [this](const std::string& stage, const std::string& app) {
                   return ServesHere(stage, app);
                 }),
@@ -131,6 +142,29 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
 
 Instance::~Instance() { Leave(); }
 
+node::KeptWork::Ways Instance::KeptWays() {
+  return {
+      .ask = [this](const base::Uid& uid) { return records_.Get(uid); },
+      .report =
+          [this](const v1::UpdateJobRequest& update) { return records_.Update(update).status(); },
+      .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
+}
+
+// Somebody else may have the work of this job by now, because this instance was taken for dead.
+void Instance::FenceBy(const v1::JobRecord& record) {
+  const auto uid = base::Uid::Parse(record.job().uid());
+  if (!uid.has_value()) return;
+  for (const v1::WorkHolder& holder : record.holders()) {
+    if (holder.node_id() == node_id() || holder.attempt() == 0) continue;
+    message::Header edge;
+    edge.uid = *uid;
+    edge.run = record.run();
+    edge.stage = holder.stage();
+    edge.from = holder.from();
+    scheduler_.Fence(edge, holder.attempt());
+  }
+}
+
 void Instance::Join(const std::string& address, const std::string& metrics_address) {
   node::NodeAgentOptions options =
       node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address, metrics_);
@@ -145,6 +179,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   agent_->OnAssignment(
       [this](const v1::Assignment& assignment) { assignments_.Assign(assignment); });
   agent_->Start();
+  kept_.Start();
   intake_.Start();
   upkeep_.Start();
 }
@@ -207,6 +242,8 @@ void Instance::Leave() {
   // Nobody reports any more. The databases hear how the jobs of this instance ended before they
   // hear that it is gone, which would make those jobs LOST.
   reporter_->Close();
+  settler_.Close();
+  kept_.Stop();
   agent_->Stop();
   reporter_.reset();
 }

@@ -31,10 +31,14 @@ bool IsEnd(const v1::UpdateJobRequest& request) {
 // Adds `newer` to `older`, which waits. A request has room for one timing.
 bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
   if (older.has_timing() && newer.has_timing()) return false;
+  // The end of an older attempt may be ignored.
+  if (IsEnd(older) && IsEnd(newer) && older.ended_by().attempt() != newer.ended_by().attempt())
+    return false;
   // The first end of a job wins at the database, and so it does here.
   if (IsEnd(older)) {
     newer.clear_failed();
     newer.clear_cancelled();
+    newer.clear_ended_by();
   }
   for (v1::WorkHolder& holder : *newer.mutable_placed()) {
     // The database keeps the holder with the largest attempt for each way that a job came.
@@ -44,7 +48,8 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
     });
     if (same == placed.end()) {
       placed.Add(std::move(holder));
-    } else if (same->attempt() < holder.attempt()) {
+    } else if (same->attempt() < holder.attempt() ||
+               (same->attempt() == holder.attempt() && holder.begun())) {
       *same = std::move(holder);
     }
   }
@@ -55,9 +60,10 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
 
 }  // namespace
 
-JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock)
+JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock, Answered answered)
     : update_(std::move(update)),
       ended_(std::move(ended)),
+      answered_(std::move(answered)),
       clock_(clock),
       thread_([this](const std::stop_token& stop) { Main(stop); }) {}
 
@@ -88,6 +94,14 @@ void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
 std::size_t JobReporter::pending() const {
   const base::MutexLock lock(mutex_);
   return pending_count_;
+}
+
+void JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
+  base::MutexLock lock(mutex_);
+  clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
+                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     return !pending_.contains(uid) && !sending_.contains(uid);
+                   });
 }
 
 void JobReporter::Main(const std::stop_token& stop) {
@@ -132,6 +146,7 @@ bool JobReporter::SendRound() {
   {
     const base::MutexLock lock(mutex_);
     round.swap(pending_);
+    for (const auto& [uid, queue] : round) sending_.insert(uid);
   }
   bool all_sent = true;
   for (auto& [uid, queue] : round) {
@@ -144,6 +159,8 @@ bool JobReporter::SendRound() {
     }
     const base::MutexLock lock(mutex_);
     pending_count_ -= sent;
+    sending_.erase(uid);
+    changed_.NotifyAll();
     if (queue.empty()) continue;
     all_sent = false;
     // Updates that came meanwhile go behind those that must be retried.
@@ -160,8 +177,9 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
   const auto record = update_(request);
   if (record.ok()) {
     const auto state = record->job().state();
-    if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED)
-      ended_(uid);
+    const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
+    if (!open && state != v1::Job::SUCCEEDED) ended_(uid);
+    if (open && answered_) answered_(*record);
     return Answer::kDone;
   }
   const bool again = !IsDefinite(record.status()) && !pending.progress_only;
