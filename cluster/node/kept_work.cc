@@ -86,7 +86,7 @@ KeptWork::~KeptWork() { Stop(); }
 
 void KeptWork::Start() {
   thread_ = std::jthread([this](const std::stop_token& stop) {
-    while (clock_.Pause(stop, kLookPause)) Look();
+    while (clock_.Pause(stop, kLookPause)) Look(stop);
   });
 }
 
@@ -158,8 +158,11 @@ void KeptWork::Settle(const v1::WorkSettled& settled) {
   seen_epoch_ = 0;
 }
 
-void KeptWork::Look() {
-  for (auto& [key, item] : Due()) LookAfter(key, std::move(item));
+void KeptWork::Look(const std::stop_token& stop) {
+  for (auto& [key, item] : Due()) {
+    if (stop.stop_requested()) return;
+    LookAfter(key, std::move(item));
+  }
 }
 
 std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {

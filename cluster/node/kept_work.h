@@ -66,7 +66,7 @@ struct KeptWorkOptions {
 class KeptWork {
  public:
   struct Ways {
-    /// Returns the job's record (JobRecords::Get).
+    /// Returns the job's record (JobRecords::Get), soon.
     std::function<absl::StatusOr<v1::JobRecord>(const base::Uid&)> ask;
     /// Changes the job's record. It is called again after an error, except for NOT_FOUND.
     std::function<absl::Status(const v1::UpdateJobRequest&)> report;
@@ -95,8 +95,9 @@ class KeptWork {
   void Start();
   /// Ends the thread. What is kept is not looked after any more. Idempotent.
   void Stop();
-  /// Looks once after all work whose holder is dead, or that was not looked up for a while.
-  void Look();
+  /// Looks once after all work whose holder is dead, or that was not looked up for a while. Ends
+  /// early on `stop`.
+  void Look(const std::stop_token& stop = {});
 
   [[nodiscard]] std::size_t items() const;
   [[nodiscard]] std::size_t bytes() const;

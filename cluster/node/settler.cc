@@ -19,7 +19,7 @@ constexpr base::Duration kRetryRound = std::chrono::milliseconds(500);
 // For one call; scaled. A keeper that was stopped for a moment must not hold up the others long.
 constexpr base::Duration kTellTimeout = std::chrono::milliseconds(500);
 constexpr int kMaxWorks = 1000;
-constexpr std::size_t kMaxStubs = 256;
+constexpr std::size_t kMaxKeeperStubs = 256;
 
 }  // namespace
 
@@ -121,7 +121,7 @@ Settler::Tell TellByGrpc() {
       std::make_shared<std::map<std::string, std::unique_ptr<v1::WorkService::Stub>>>();
   return [stubs](const v1::Endpoint& keeper, const v1::SettleWorkRequest& request) {
     // Most of them are addresses of nodes that are long gone. Those in use come back at once.
-    if (stubs->size() >= kMaxStubs && !stubs->contains(keeper.address())) stubs->clear();
+    if (stubs->size() >= kMaxKeeperStubs && !stubs->contains(keeper.address())) stubs->clear();
     auto& stub = (*stubs)[keeper.address()];
     if (stub == nullptr) stub = v1::WorkService::NewStub(rpc::MakeChannel(keeper.address()));
     return rpc::Call(*stub, &v1::WorkService::Stub::Settle, request, kTellTimeout).status();

@@ -16,9 +16,11 @@ constexpr int kDefaultMaxJobsInFlight = 256;
 constexpr auto kKeptTurn = std::chrono::milliseconds(200);
 constexpr auto kKeptLimit = std::chrono::seconds(1);
 
+constexpr auto kAskTimeout = std::chrono::milliseconds(500);
+
 node::KeptWork::Ways KeptWays(node::JobRecords& records, node::Outbox& outbox) {
   return {
-      .ask = [&records](const base::Uid& uid) { return records.Get(uid); },
+      .ask = [&records](const base::Uid& uid) { return records.Get(uid, kAskTimeout); },
       .report = [&records](
                     const v1::UpdateJobRequest& update) { return records.Update(update).status(); },
       .send =

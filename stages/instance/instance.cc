@@ -18,6 +18,8 @@ constexpr auto kLeaveLimit = std::chrono::seconds(8);
 // How long the instance then waits to be gone from its own routing table, and how often it looks.
 constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
 constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
+// How long one database may take to answer what became of kept work. It is asked again.
+constexpr auto kAskTimeout = std::chrono::milliseconds(500);
 // Finished items that wait for one destination before the workers have to wait. The workers then
 // compute for no destination, so there is room for what a slow one gets meanwhile.
 constexpr std::size_t kMaxUndelivered = 8;
@@ -144,7 +146,7 @@ Instance::~Instance() { Leave(); }
 
 node::KeptWork::Ways Instance::KeptWays() {
   return {
-      .ask = [this](const base::Uid& uid) { return records_.Get(uid); },
+      .ask = [this](const base::Uid& uid) { return records_.Get(uid, kAskTimeout); },
       .report =
           [this](const v1::UpdateJobRequest& update) { return records_.Update(update).status(); },
       .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
