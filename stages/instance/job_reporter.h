@@ -30,8 +30,8 @@ namespace onepiece::instance {
 ///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
-/// Blocking: reports never block. AwaitSent blocks for its limit at most. Close blocks for the call in flight, and for about 3 s and
-/// one call more at most.
+/// Blocking: reports never block. AwaitSent blocks for its limit at most. Close blocks for the call
+/// in flight, and for about 3 s and one call more at most.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;

@@ -110,7 +110,7 @@ class ImageToVideoTest : public ClusterFixture {
 
   void KilledImageDiffusion_LeavesTextToVideoUntouched() {
     const std::string hurt = cluster_.Submit(ImageJob("a red circle moving right", "100") +
-                                               QStringList{"--width", "128", "--height", "128"});
+                                             QStringList{"--width", "128", "--height", "128"});
     std::vector<std::string> untouched;
     const auto submit = [&] {
       untouched.push_back(
