@@ -95,11 +95,13 @@ struct KeptFixture {
   absl::Status send_error;
   std::string taker = "d2";
   int asked = 0;
+  std::function<void()> while_asked;
   std::vector<message::Message> sent;
   std::vector<v1::JobError> failed;
   KeptWork kept{view,
                 {.ask = [this](const base::Uid&) -> absl::StatusOr<v1::JobRecord> {
                    ++asked;
+                   if (while_asked) while_asked();
                    if (!record_error.ok()) return record_error;
                    return record;
                  },
@@ -263,6 +265,19 @@ class KeptWorkTest : public QObject {
     QCOMPARE(f.sent[0].header.attempt, 2u);
   }
 
+  void PlacedWhileItIsLookedUp_IsNotForgotten() {
+    KeptFixture f;
+    f.kept.Keep(f.message);
+    f.while_asked = [&] { f.kept.Placed(f.message.header, f.HolderOf("d1", 0)); };
+    f.clock.Advance(base::Scaled(seconds(6)));
+    f.kept.Look();
+    QCOMPARE(f.asked, 1);
+    f.while_asked = {};
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{1});
+  }
+
   void NoAnswer_AskedAgain() {
     KeptFixture f;
     f.Send("d1");
@@ -373,14 +388,17 @@ class KeptWorkTest : public QObject {
     int calls = 0;
     bool reachable = false;
     v1::SettleWorkRequest told;
-    Settler settler(f.view, [&](const v1::Endpoint& keeper, const v1::SettleWorkRequest& request) {
-      const base::MutexLock lock(mutex);
-      ++calls;
-      changed.NotifyAll();
-      if (!reachable || keeper.node_id() != "keeper") return absl::UnavailableError("");
-      told.MergeFrom(request);
-      return absl::OkStatus();
-    });
+    Settler settler(
+        f.view,
+        [&](const v1::Endpoint& keeper, const v1::SettleWorkRequest& request) {
+          const base::MutexLock lock(mutex);
+          ++calls;
+          changed.NotifyAll();
+          if (!reachable || keeper.node_id() != "keeper") return absl::UnavailableError("");
+          told.MergeFrom(request);
+          return absl::OkStatus();
+        },
+        f.clock);
     settler.Completed(f.message.header);
     {
       base::MutexLock lock(mutex);
@@ -399,9 +417,12 @@ class KeptWorkTest : public QObject {
     KeptFixture f;
     f.kept.Keep(f.message);
     f.Kill("keeper");
-    Settler settler(f.view, [](const v1::Endpoint&, const v1::SettleWorkRequest&) {
-      return absl::UnavailableError("");
-    });
+    Settler settler(
+        f.view,
+        [](const v1::Endpoint&, const v1::SettleWorkRequest&) {
+          return absl::UnavailableError("");
+        },
+        f.clock);
     settler.Completed(f.message.header);
     settler.Close();
     QCOMPARE(settler.pending(), std::size_t{0});
