@@ -141,8 +141,9 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
     // zero again.
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
-    // The work of a held job is done.
-    if (!IsEnding(*entry) && (request.cancelled() || request.has_failed())) {
+    // The work of a held job is done. Another keeper may have told its client so already.
+    const bool fenced = request.has_ended_by() && job::IsFenced(request.ended_by(), entry->record);
+    if (!IsEnding(*entry) && !fenced && (request.cancelled() || request.has_failed())) {
       v1::JobEnd end;
       end.set_state(request.cancelled() ? Job::CANCELLED : Job::FAILED);
       if (!request.cancelled()) *end.mutable_error() = request.failed();

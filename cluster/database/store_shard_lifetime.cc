@@ -21,6 +21,15 @@ std::string Died(const v1::WorkHolder& holder) {
                      holder.stage());
 }
 
+// Somebody keeps the holder's work and gives it to another instance.
+bool HasKeeper(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) {
+  if (holder.keeper().empty()) return false;
+  v1::WorkHolder keeper = holder;
+  keeper.set_node_id(holder.keeper());
+  keeper.set_incarnation(holder.keeper_incarnation());
+  return is_alive(keeper);
+}
+
 }  // namespace
 
 void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact) {
@@ -117,7 +126,8 @@ void StoreShard::FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
   }
   std::string who;
   for (const v1::WorkHolder* holder : holders) {
-    if (is_alive && !is_alive(*holder)) return Fail(entry, "LOST", Died(*holder));
+    if (is_alive && !is_alive(*holder) && !HasKeeper(*holder, is_alive))
+      return Fail(entry, "LOST", Died(*holder));
     who += fmt::format("{}instance {} held the job in stage {}", who.empty() ? "" : " and ",
                        holder->node_id(), holder->stage());
   }
@@ -144,7 +154,7 @@ void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_ali
   std::map<HolderKey, base::MonotonicTime> missing;
   std::string lost;
   for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
-    if (is_alive(*holder)) continue;
+    if (is_alive(*holder) || HasKeeper(*holder, is_alive)) continue;
     const auto known = entry.missing_since.find(KeyOf(*holder));
     const base::MonotonicTime since = known == entry.missing_since.end() ? now : known->second;
     missing.emplace(KeyOf(*holder), since);

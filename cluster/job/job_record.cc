@@ -308,6 +308,13 @@ bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record)
   return true;
 }
 
+bool IsFenced(const v1::WorkHolder& holder, const JobRecord& record) {
+  if (holder.run() != record.run()) return holder.run() < record.run();
+  const auto& holders = record.holders();
+  const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
+  return at != holders.end() && EdgeOf(*at) == EdgeOf(holder) && at->attempt() > holder.attempt();
+}
+
 bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
   auto& timings = *record.mutable_job()->mutable_timings();
   const auto at = std::ranges::lower_bound(timings, PlaceOf(timing), {}, PlaceOf);

@@ -45,6 +45,10 @@ void Normalize(v1::JobRecord& record);
 bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
 
+/// Returns whether this holder's work is being done again elsewhere: the record has a larger run,
+/// or a larger attempt for the holder's edge (stage, `from`).
+bool IsFenced(const v1::WorkHolder& holder, const v1::JobRecord& record);
+
 /// Joins a timing into the record. Returns true when that is news. A record with kMaxTimings takes
 /// no further timing.
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);

@@ -1,4 +1,4 @@
-// Shows numbers that an object counts itself as metrics. Internal to cluster/node.
+// Shows numbers that an object counts itself as metrics.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,10 @@
 // onepiece-proxy: takes jobs from clients and answers for them.
+#include <algorithm>
+
 #include "cluster/fabric/fabric.h"
+#include "cluster/node/kept_work.h"
 #include "cluster/node/node_agent.h"
+#include "cluster/node/settler.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/service/program.h"
 
@@ -8,6 +12,26 @@ namespace onepiece::proxy {
 namespace {
 
 constexpr int kDefaultMaxJobsInFlight = 256;
+// How long kept work looks for a taker, and how long its send is repeated. It is tried again soon.
+constexpr auto kKeptTurn = std::chrono::milliseconds(200);
+constexpr auto kKeptLimit = std::chrono::seconds(1);
+
+constexpr auto kAskTimeout = std::chrono::milliseconds(500);
+
+node::KeptWork::Ways KeptWays(node::JobRecords& records, node::Outbox& outbox) {
+  return {
+      .ask = [&records](const base::Uid& uid) { return records.Get(uid, kAskTimeout); },
+      .report = [&records](
+                    const v1::UpdateJobRequest& update) { return records.Update(update).status(); },
+      .send =
+          [&outbox](const message::Message& message) {
+            const message::Header& header = message.header;
+            auto target = node::Destination::Stage(header.app, header.stage, header.uid);
+            target.patience = base::Scaled(kKeptTurn);
+            const base::MonotonicTime limit = base::SystemClock().Now() + base::Scaled(kKeptLimit);
+            return outbox.Deliver(message, target, std::min(header.deadline, limit));
+          }};
+}
 
 absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
@@ -30,8 +54,15 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   options.read_only = config.node().read_only();
   DirectFetch direct_fetch(view, config.node().node_id(), *fabric);
   options.direct_fetch = &direct_fetch;
+  node::KeptWorkOptions kept_options{.metrics = &host.metrics()};
+  if (config.kept_bytes() > 0)
+    kept_options.max_bytes = static_cast<std::size_t>(config.kept_bytes());
+  node::KeptWork kept(view, KeptWays(records, *outbox), kept_options);
+  node::WorkService work_service(kept);
+  options.kept = &kept;
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
-  ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy}));
+  ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy, &work_service}));
+  kept.Start();
   node::NodeAgent agent(node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(),
                                                    host.metrics_address(), host.metrics()),
                         view);
@@ -50,6 +81,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   // that wait, for which StopServing() would wait otherwise.
   agent.Stop();
   outbox->Close();
+  kept.Stop();
   proxy.Stop();
   host.StopServing();
   return status;

@@ -35,6 +35,7 @@ struct ProxyOptions {
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
   bool read_only = false;               ///< As in NodeConfig.
   DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
+  node::KeptWork* kept = nullptr;       ///< As in SubmissionOptions.
   std::size_t watches = 20'480;         ///< Places for watches, shared out among the clients.
 };
 

@@ -16,6 +16,7 @@
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "cluster/job/job_record.h"
+#include "cluster/node/work_holder.h"
 #include "cluster/proxy/cancel_work.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
@@ -106,6 +107,12 @@ std::vector<std::string> Unplaced(const node::Routing& routing, const v1::JobRec
 /// starts when its client submits it again.
 bool IsOrphan(const v1::JobRecord& record) {
   return !record.deleted() && record.job().state() == v1::Job::QUEUED && record.holders().empty();
+}
+
+/// Copies the inputs, which the request owns, so that the message may outlive it.
+void OwnInputs(message::Message& message) {
+  for (message::Artifact& artifact : message.artifacts)
+    artifact.data = message::Buffer::FromString(std::string(artifact.data.text()));
 }
 
 std::int64_t InputBytes(const v1::SubmitJobRequest& request) {
@@ -422,6 +429,7 @@ absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecor
   const std::shared_ptr<const node::Routing> routing = view_.routing();
   message::Message message = MakeMessage(record, std::move(order.parameters), order.request,
                                          routing->epoch(), clock_.Now());
+  if (options_.kept != nullptr) OwnInputs(message);
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
@@ -448,33 +456,30 @@ absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecor
 // Sends a new job's message to an entrance. The holder names no node when it is not known which
 // instance has the message.
 absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
-                                                  const message::Message& message,
+                                                  message::Message& message,
                                                   base::MonotonicTime deadline) {
   const message::Header& header = message.header;
+  if (options_.kept != nullptr) options_.kept->Keep(message);
   const absl::StatusOr<node::Delivered> sent = outbox_.Deliver(
       message, node::Destination::Stage(header.app, header.stage, header.uid), deadline);
-  v1::WorkHolder holder;
-  holder.set_stage(header.stage);
-  holder.set_stage_index(routing.StageIndex(header.app, header.stage).value_or(0));
-  const auto next = routing.GraphOf(header.app).Successors(header.stage).size();
-  holder.set_successors(std::max(1, static_cast<int>(next)));
   if (sent.ok()) {
-    holder.set_node_id(sent->endpoint.node_id());
-    holder.set_incarnation(sent->endpoint.incarnation());
-    holder.set_attempt(sent->attempt);
+    v1::WorkHolder holder = node::HolderAt(routing, header, sent->endpoint, sent->attempt);
     holder.set_routing_epoch(sent->routing_epoch);
+    if (options_.kept != nullptr) options_.kept->Placed(header, holder);
     return holder;
   }
   const base::ErrorReason reason = base::GetReason(sent.status());
   if (reason.reason != "OUTCOME_UNKNOWN") return sent.status();
   // The message may have arrived. If it has, that instance reports the job; if not, the instance's
   // death or the deadline ends the job.
+  v1::WorkHolder holder = node::HolderAt(routing, header, {}, header.attempt);
   const auto named = reason.metadata.find("node_id");
   for (const v1::Endpoint& endpoint : routing.Instances(header.app, header.stage)) {
     if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
     holder.set_node_id(endpoint.node_id());
     holder.set_incarnation(endpoint.incarnation());
     holder.set_routing_epoch(routing.epoch());
+    if (options_.kept != nullptr) options_.kept->Placed(header, holder);
   }
   spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
   return holder;

@@ -17,6 +17,7 @@
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
+#include "cluster/node/kept_work.h"
 #include "cluster/node/outbox.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
@@ -81,6 +82,9 @@ struct SubmissionOptions {
   std::string workflow_set;
   /// Bytes of inputs in all submissions under way together, at most; not less than one job's.
   std::int64_t max_input_bytes = std::int64_t{256} << 20;
+  /// Borrowed. Keeps the inputs of entrance stages until these have completed. None: they are lost
+  /// with the instance that has them.
+  node::KeptWork* kept = nullptr;
 };
 
 /// Takes a request to the started job: checks it, asks the request monitor, creates the job's
@@ -135,8 +139,7 @@ class Submission {
   absl::StatusOr<v1::Job> Admit(Order& order);
   absl::StatusOr<v1::Job> FindKnown(const Order& order, const absl::Status& refused);
   absl::StatusOr<v1::JobRecord> Start(Order& order, const v1::JobRecord& record);
-  absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing,
-                                        const message::Message& message,
+  absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing, message::Message& message,
                                         base::MonotonicTime deadline);
   absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
                       const absl::Status& status);

@@ -25,6 +25,7 @@ constexpr int kMaxInstances = 4096;
 // Factors of StageSpec.cost.
 constexpr int kMaxFactors = 16;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
+constexpr int kMaxRetries = 20;  // Below the largest number of attempts of any work.
 constexpr std::int64_t kMaxStringBytes = 65536;
 // Parameters travel as doubles (google.protobuf.Struct), which are exact for integers up to here.
 constexpr double kMaxInteger = 9007199254740991.0;
@@ -294,6 +295,8 @@ absl::Status CheckWorkflow(const v1::Workflow& workflow) {
   if (workflow.result_ttl_s() < 0 || workflow.result_ttl_s() > kMaxSeconds) {
     return Bad("result_ttl_s", absl::StrCat("0 to ", kMaxSeconds));
   }
+  if (workflow.retries() < 0 || workflow.retries() > kMaxRetries)
+    return Bad("retries", absl::StrCat("0 to ", kMaxRetries));
   std::set<std::string> names;
   for (int i = 0; i < workflow.stages_size(); ++i) {
     const std::string field = absl::StrCat("stages[", i, "]");

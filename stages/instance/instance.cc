@@ -18,6 +18,8 @@ constexpr auto kLeaveLimit = std::chrono::seconds(8);
 // How long the instance then waits to be gone from its own routing table, and how often it looks.
 constexpr auto kUnroutedLimit = std::chrono::milliseconds(500);
 constexpr auto kUnroutedPoll = std::chrono::milliseconds(10);
+// How long one database may take to answer what became of kept work. It is asked again.
+constexpr auto kAskTimeout = std::chrono::milliseconds(500);
 // Finished items that wait for one destination before the workers have to wait. The workers then
 // compute for no destination, so there is room for what a slow one gets meanwhile.
 constexpr std::size_t kMaxUndelivered = 8;
@@ -35,6 +37,13 @@ runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& conf
   options.hand_over = [&drain] { return drain.orders().hand_over; };
   if (config.max_queued_jobs() > 0)
     options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
+  return options;
+}
+
+node::KeptWorkOptions KeptOptions(const v1::InstanceConfig& config, telemetry::Metrics& metrics) {
+  node::KeptWorkOptions options;
+  options.metrics = &metrics;
+  if (config.kept_bytes() > 0) options.max_bytes = static_cast<std::size_t>(config.kept_bytes());
   return options;
 }
 
@@ -95,14 +104,18 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
                  clock),
       reporter_(std::make_unique<JobReporter>(
           [this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
-          [this](const base::Uid& uid) { scheduler_.Cancel(uid); }, clock)),
+          [this](const base::Uid& uid) { scheduler_.Cancel(uid); }, clock,
+          [this](const v1::JobRecord& record) { FenceBy(record); })),
       updates_(node_id(), *view_, *reporter_, leaving_),
       former_set_(node_id(), *view_),
       publisher_(config_.node().workflow_set(), *view_, drain_, leaving_,
                  [this](node::NodeStatus status) { agent_->SetState(std::move(status)); }),
+      kept_(*view_, KeptWays(), KeptOptions(config_, metrics), clock),
+      work_service_(kept_),
+      settler_(*view_, node::TellByGrpc(), clock),
       delivery_(node_id(),
                 {*view_, *outbox_, values_, records_, scheduler_, drain_, former_set_, updates_,
-                 spans, clock, leaving_},
+                 kept_, settler_, spans, clock, leaving_},
                 [this](const std::string& stage, const std::string& app) {
                   return ServesHere(stage, app);
                 }),
@@ -131,6 +144,29 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
 
 Instance::~Instance() { Leave(); }
 
+node::KeptWork::Ways Instance::KeptWays() {
+  return {
+      .ask = [this](const base::Uid& uid) { return records_.Get(uid, kAskTimeout); },
+      .report =
+          [this](const v1::UpdateJobRequest& update) { return records_.Update(update).status(); },
+      .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
+}
+
+// Somebody else may have the work of this job by now, because this instance was taken for dead.
+void Instance::FenceBy(const v1::JobRecord& record) {
+  const auto uid = base::Uid::Parse(record.job().uid());
+  if (!uid.has_value()) return;
+  for (const v1::WorkHolder& holder : record.holders()) {
+    if (holder.node_id() == node_id() || holder.attempt() == 0) continue;
+    message::Header edge;
+    edge.uid = *uid;
+    edge.run = record.run();
+    edge.stage = holder.stage();
+    edge.from = holder.from();
+    scheduler_.Fence(edge, holder.attempt());
+  }
+}
+
 void Instance::Join(const std::string& address, const std::string& metrics_address) {
   node::NodeAgentOptions options =
       node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address, metrics_);
@@ -145,6 +181,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   agent_->OnAssignment(
       [this](const v1::Assignment& assignment) { assignments_.Assign(assignment); });
   agent_->Start();
+  kept_.Start();
   intake_.Start();
   upkeep_.Start();
 }
@@ -207,6 +244,8 @@ void Instance::Leave() {
   // Nobody reports any more. The databases hear how the jobs of this instance ended before they
   // hear that it is gone, which would make those jobs LOST.
   reporter_->Close();
+  settler_.Close();
+  kept_.Stop();
   agent_->Stop();
   reporter_.reset();
 }

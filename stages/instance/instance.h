@@ -13,8 +13,10 @@
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/inbox.h"
 #include "cluster/node/job_records.h"
+#include "cluster/node/kept_work.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/node/outbox.h"
+#include "cluster/node/settler.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/values/remote_values.h"
@@ -62,9 +64,11 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  /// Returns the services to serve while the instance lives: InstanceService, and the RingService
-  /// of its inbox.
-  [[nodiscard]] std::vector<grpc::Service*> services() { return {&service_, inbox_->service()}; }
+  /// Returns the services to serve while the instance lives: InstanceService, WorkService, and the
+  /// RingService of its inbox.
+  [[nodiscard]] std::vector<grpc::Service*> services() {
+    return {&service_, &work_service_, inbox_->service()};
+  }
   /// Registers with the NodeManager as reachable at `address` and begins to take work.
   void Join(const std::string& address, const std::string& metrics_address);
   /// Leaves the cluster. Work that nobody has begun, and work that reaches a step boundary, goes to
@@ -76,6 +80,8 @@ class Instance {
            std::unique_ptr<node::Inbox> inbox, fabric::Fabric& fabric, telemetry::Metrics& metrics,
            telemetry::Spans& spans, base::Clock& clock, base::Duration hand_over_after);
 
+  node::KeptWork::Ways KeptWays();
+  void FenceBy(const v1::JobRecord& record);
   bool IsRouted() const;
   void AwaitUnrouted();
   bool ServesHere(const std::string& stage, const std::string& app) const;
@@ -97,6 +103,9 @@ class Instance {
   JobUpdates updates_;
   FormerSetFilter former_set_;
   StatePublisher publisher_;
+  node::KeptWork kept_;
+  node::WorkService work_service_;
+  node::Settler settler_;
   WorkDelivery delivery_;
   runtime::ResultDeliver deliver_;
   WorkCounts counts_;

@@ -32,10 +32,14 @@ bool IsEnd(const v1::UpdateJobRequest& request) {
 // Adds `newer` to `older`, which waits. A request has room for one timing.
 bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
   if (older.has_timing() && newer.has_timing()) return false;
+  // The end of an older attempt may be ignored.
+  if (IsEnd(older) && IsEnd(newer) && older.ended_by().attempt() != newer.ended_by().attempt())
+    return false;
   // The first end of a job wins at the database, and so it does here.
   if (IsEnd(older)) {
     newer.clear_failed();
     newer.clear_cancelled();
+    newer.clear_ended_by();
   }
   for (v1::WorkHolder& holder : *newer.mutable_placed()) {
     // The database keeps the holder with the largest attempt for each way that a job came.
@@ -45,7 +49,8 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
     });
     if (same == placed.end()) {
       placed.Add(std::move(holder));
-    } else if (same->attempt() < holder.attempt()) {
+    } else if (same->attempt() < holder.attempt() ||
+               (same->attempt() == holder.attempt() && holder.begun())) {
       *same = std::move(holder);
     }
   }
@@ -56,9 +61,10 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
 
 }  // namespace
 
-JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock)
+JobReporter::JobReporter(Update update, Ended ended, base::Clock& clock, Answered answered)
     : update_(std::move(update)),
       ended_(std::move(ended)),
+      answered_(std::move(answered)),
       clock_(clock),
       random_(base::RandomU64()),
       thread_([this](const std::stop_token& stop) { Main(stop); }) {}
@@ -90,6 +96,14 @@ void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
 std::size_t JobReporter::pending() const {
   const base::MutexLock lock(mutex_);
   return pending_count_;
+}
+
+void JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
+  base::MutexLock lock(mutex_);
+  clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
+                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                     return !pending_.contains(uid) && !sending_.contains(uid);
+                   });
 }
 
 void JobReporter::Main(const std::stop_token& stop) {
@@ -136,7 +150,10 @@ void JobReporter::SendRound() {
     const base::MonotonicTime now = clock_.Now();
     for (auto job = pending_.begin(); job != pending_.end();) {
       const auto next = std::next(job);
-      if (job->second.front().due <= now) round.insert(pending_.extract(job));
+      if (job->second.front().due <= now) {
+        sending_.insert(job->first);
+        round.insert(pending_.extract(job));
+      }
       job = next;
     }
   }
@@ -150,6 +167,8 @@ void JobReporter::SendRound() {
     }
     const base::MutexLock lock(mutex_);
     pending_count_ -= sent;
+    sending_.erase(uid);
+    changed_.NotifyAll();
     if (queue.empty()) continue;
     // Updates that came meanwhile go behind those that must be retried.
     auto& newer = pending_[uid];
@@ -172,8 +191,9 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
   const auto record = update_(request);
   if (record.ok()) {
     const auto state = record->has_proposed() ? record->proposed().state() : record->job().state();
-    if (state != v1::Job::QUEUED && state != v1::Job::RUNNING && state != v1::Job::SUCCEEDED)
-      ended_(uid);
+    const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
+    if (!open && state != v1::Job::SUCCEEDED) ended_(uid);
+    if (open && answered_) answered_(*record);
     return Answer::kDone;
   }
   const base::MonotonicTime now = clock_.Now();

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -33,18 +34,20 @@ namespace onepiece::instance {
 ///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
-/// Blocking: reports never block. Close blocks for the call in flight, and for about 3 s and
-/// one call more at most.
+/// Blocking: reports never block. AwaitSent blocks for its limit at most. Close blocks for the call
+/// in flight, and for about 3 s and one call more at most.
 class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
   /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
   using Ended = std::function<void(const base::Uid&)>;
+  /// Called with every answer of a job that has not ended.
+  using Answered = std::function<void(const v1::JobRecord&)>;
   static constexpr std::size_t kMaxPending = 10'000;
   /// Databases that answer at all forget a record, and say so, long before.
   static constexpr base::Duration kLongestLife = std::chrono::hours(24);
 
-  JobReporter(Update update, Ended ended, base::Clock& clock);
+  JobReporter(Update update, Ended ended, base::Clock& clock, Answered answered = {});
   ~JobReporter();  ///< Close().
   JobReporter(const JobReporter&) = delete;
   JobReporter& operator=(const JobReporter&) = delete;
@@ -52,6 +55,8 @@ class JobReporter {
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
   /// Reports anything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
+  /// Waits until a database has what was reported of the job so far, for `limit` at most.
+  void AwaitSent(const base::Uid& uid, base::Duration limit);
   /// Makes one last attempt at each pending update that is not progress, jobs that have ended
   /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
   void Close() { thread_ = {}; }
@@ -82,12 +87,14 @@ class JobReporter {
 
   const Update update_;
   const Ended ended_;
+  const Answered answered_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);
   std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::minstd_rand random_;  // Used by the thread only.
+  std::minstd_rand random_;                              // Used by the thread only.
+  std::set<base::Uid> sending_ ABSL_GUARDED_BY(mutex_);  // Of this round, and not sent yet.
   std::jthread thread_;
 };
 

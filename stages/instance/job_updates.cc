@@ -1,32 +1,19 @@
 #include "stages/instance/job_updates.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
 
-v1::WorkHolder HolderAt(const node::Routing& table, const message::Header& header,
-                        const v1::Endpoint& endpoint, std::uint32_t attempt) {
-  v1::WorkHolder holder;
-  holder.set_node_id(endpoint.node_id());
-  holder.set_incarnation(endpoint.incarnation());
-  holder.set_stage(header.stage);
-  holder.set_stage_index(table.StageIndex(header.app, header.stage).value_or(0));
-  holder.set_attempt(attempt);
-  holder.set_from(header.from);
-  holder.set_run(header.run);
-  holder.set_keeper(header.keeper);
-  holder.set_keeper_incarnation(header.keeper_incarnation);
-  // The last stage has no successors, but it hands its result on to a database.
-  const auto next = table.GraphOf(header.app).Successors(header.stage).size();
-  holder.set_successors(std::max(1, static_cast<int>(next)));
-  // The sender's table may be newer than this node's, which then need not name the holder yet.
-  holder.set_routing_epoch(std::max(table.epoch(), header.routing_epoch));
-  return holder;
-}
+namespace {
+
+// How long a computation waits for a database to know that it has begun; scaled.
+constexpr auto kBegunLimit = std::chrono::seconds(1);
+
+}  // namespace
 
 JobUpdates::JobUpdates(std::string node_id, const node::ClusterView& view, JobReporter& reporter,
                        const std::atomic<bool>& leaving)
@@ -34,20 +21,40 @@ JobUpdates::JobUpdates(std::string node_id, const node::ClusterView& view, JobRe
 
 void JobUpdates::Placed(const message::Header& header) {
   v1::UpdateJobRequest placed;
-  *placed.add_placed() = HolderAt(*view_.routing(), header, view_.self(), header.attempt);
+  *placed.add_placed() = node::HolderAt(*view_.routing(), header, view_.self(), header.attempt);
   reporter_.Report(header.uid, std::move(placed));
 }
 
 void JobUpdates::Progressed(const message::Header& header, int step, int steps) {
   v1::JobProgress progress;
-  *progress.mutable_holder() = HolderAt(*view_.routing(), header, view_.self(), header.attempt);
+  *progress.mutable_holder() =
+      node::HolderAt(*view_.routing(), header, view_.self(), header.attempt);
+  progress.mutable_holder()->set_begun(true);
   progress.set_step(step);
   progress.set_steps(steps);
   reporter_.ReportProgress(header.uid, std::move(progress));
 }
 
-void JobUpdates::Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage) {
+void JobUpdates::Begun(const message::Header& header, std::span<const message::Message> parts) {
+  Progressed(header, 0, 0);
+  if (header.attempt == 0 && parts.empty()) return;
+  v1::UpdateJobRequest begun;
+  const auto add = [&](const message::Header& message) {
+    v1::WorkHolder& holder = *begun.add_placed();
+    holder = node::HolderAt(*view_.routing(), message, view_.self(), message.attempt);
+    holder.set_begun(true);
+  };
+  for (const message::Message& part : parts) add(part.header);
+  if (parts.empty()) add(header);
+  reporter_.Report(header.uid, std::move(begun));
+  if (header.attempt > 0) reporter_.AwaitSent(header.uid, base::Scaled(kBegunLimit));
+}
+
+void JobUpdates::Fail(const message::Header& header, const absl::Status& status) {
+  const std::string& stage = header.stage;
   v1::UpdateJobRequest request;
+  *request.mutable_ended_by() =
+      node::HolderAt(*view_.routing(), header, view_.self(), header.attempt);
   auto* error = request.mutable_failed();
   const std::string reason = base::GetReason(status).reason;
   if (absl::IsCancelled(status) && leaving_) {
@@ -60,12 +67,12 @@ void JobUpdates::Fail(const base::Uid& uid, const absl::Status& status, const st
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
     error->set_message("stage " + stage + " on " + node_id_ + ": " + base::Message(status));
   }
-  spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
-  reporter_.Report(uid, std::move(request));
+  spdlog::info("uid={} stage={} ended: {}", header.uid.ToString(), stage, base::Message(status));
+  reporter_.Report(header.uid, std::move(request));
 }
 
 void JobUpdates::FailStopped(const message::Header& header) {
-  Fail(header.uid, absl::CancelledError("the instance was stopped"), header.stage);
+  Fail(header, absl::CancelledError("the instance was stopped"));
 }
 
 void JobUpdates::Report(const base::Uid& uid, v1::UpdateJobRequest update) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,10 +15,6 @@
 #include "stages/instance/job_reporter.h"
 
 namespace onepiece::instance {
-
-/// Returns the record's entry for a node that holds the job in the stage that `header` names.
-v1::WorkHolder HolderAt(const node::Routing& table, const message::Header& header,
-                        const v1::Endpoint& endpoint, std::uint32_t attempt);
 
 /// Makes the updates that an instance reports of its jobs. Nothing here waits for a database.
 ///
@@ -32,8 +29,13 @@ class JobUpdates {
   /// This instance holds the job now.
   void Placed(const message::Header& header);
   void Progressed(const message::Header& header, int step, int steps);
-  /// The job ended here with `status`: CANCELLED cancels it, every other status fails it.
-  void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
+  /// This instance begins to compute the work that came with these messages. Work that was given
+  /// away before may be what ends instances: then this waits for about a second at most until a
+  /// database knows that it has begun.
+  void Begun(const message::Header& header, std::span<const message::Message> parts);
+  /// The job ended here with `status`: CANCELLED cancels it, every other status fails it. The
+  /// databases ignore it when the work is being done again elsewhere.
+  void Fail(const message::Header& header, const absl::Status& status);
   /// The instance stops, and nobody else takes the job.
   void FailStopped(const message::Header& header);
   /// Returns whether so many updates wait that no more work should be taken in.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
 #include "stages/instance/result_delivery.h"
 #include "stages/runtime/stage_runner.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
 // How long a send whose outcome is unknown is repeated before other items get their turn.
 constexpr auto kOpenTurn = std::chrono::milliseconds(100);
+// How long kept work looks for a taker, and how long its send is repeated. It is tried again soon.
+constexpr auto kKeptTurn = std::chrono::milliseconds(200);
+constexpr auto kKeptLimit = std::chrono::seconds(1);
 // How long SendLeft may take: the share of leaving that is for work that nobody has begun.
 constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 
@@ -83,20 +87,27 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   const std::string reason = base::GetReason(work.outputs.status()).reason;
   const bool handed_over = reason == runtime::kHandedOver;
   const bool elsewhere = handed_over || reason == runtime::kWrongStage;
+  // Somebody else does this work again, and says what becomes of it.
+  if (work.open.empty() && parts_.scheduler.IsFenced(work.item)) {
+    spdlog::info("uid={} stage={} attempt {} is dropped: there is a later one",
+                 header.uid.ToString(), header.stage, header.attempt);
+    return std::nullopt;
+  }
   if (!work.outputs.ok() && !elsewhere) {
-    parts_.updates.Fail(header.uid, work.outputs.status(), header.stage);
+    Fail(work.item, work.outputs.status());
     return std::nullopt;
   }
   if (elsewhere && work.open.empty() && StaysHere(header)) {
     const auto table = parts_.view.routing();
     const auto returned =
         parts_.scheduler.Return(work.item, table->GraphOf(header.app).Predecessors(header.stage));
-    if (!returned.ok()) parts_.updates.Fail(header.uid, returned.status(), header.stage);
+    if (!returned.ok()) Fail(work.item, returned.status());
     if (!returned.ok() || *returned) return std::nullopt;
   }
   const absl::Status sent = elsewhere ? Forward(work.item, work.open) : HandOn(work);
   if (sent.ok() && handed_over)
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
+  if (sent.ok() && !elsewhere) Completed(work.item);
   if (sent.ok()) return std::nullopt;
   if (handed_over && parts_.leaving) {
     parts_.updates.FailStopped(header);
@@ -105,8 +116,19 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   const bool again = IsPassing(sent) && !parts_.leaving && parts_.clock.Now() < header.deadline &&
                      !parts_.scheduler.IsCancelled(header.uid);
   if (again) return work;
-  parts_.updates.Fail(header.uid, sent, header.stage);
+  Fail(work.item, sent);
   return std::nullopt;
+}
+
+// The keepers of the item's messages need them no longer.
+void WorkDelivery::Completed(const runtime::WorkItem& item) {
+  for (const message::Message& part : item.parts) parts_.settler.Completed(part.header);
+  if (item.parts.empty()) parts_.settler.Completed(item.message.header);
+}
+
+void WorkDelivery::Fail(const runtime::WorkItem& item, const absl::Status& status) {
+  parts_.updates.Fail(item.message.header, status);
+  Completed(item);
 }
 
 void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
@@ -137,11 +159,15 @@ absl::Status WorkDelivery::Forward(const runtime::WorkItem& item, Open& open) {
   if (messages.empty()) messages.push_back(item.message);
   v1::UpdateJobRequest update;
   for (message::Message& message : messages) {
+    const message::Header came = message.header;
     // A new attempt. An instance that had the message before must not take it for a second copy
     // should it come back, and the record believes the later holder.
     message.header.attempt = item.message.header.attempt + 1;
     message.header.routing_epoch = table->epoch();
-    ONEPIECE_ASSIGN_OR_RETURN(*update.add_placed(), SendToStage(message, open));
+    // Its keeper stays the same, and is told who has the message now.
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::WorkHolder holder, SendToStage(message, open));
+    parts_.settler.Moved(came, holder);
+    *update.add_placed() = holder;
   }
   parts_.updates.Report(item.message.header.uid, std::move(update));
   return absl::OkStatus();
@@ -155,6 +181,7 @@ absl::Status WorkDelivery::HandOn(runtime::FinishedWork& work) {
   v1::UpdateJobRequest update = TimingOf(work, node_id_);
   message.header.routing_epoch = table->epoch();
   message.header.from = message.header.stage;
+  message.header.deaths = 0;
   message.parameters = work.item.message.parameters;
   const auto successors = table->GraphOf(message.header.app).Successors(message.header.stage);
   if (successors.empty()) AddSha256(*work.outputs);
@@ -171,8 +198,10 @@ absl::Status WorkDelivery::SendToSuccessors(message::Message& message, runtime::
   for (const std::string& next : successors) {
     if (work.delivered.contains(next)) continue;
     message.header.stage = next;
+    parts_.kept.Keep(message);
     auto placed = SendToStage(message, work.open);
     if (placed.ok()) {
+      parts_.kept.Placed(message.header, *placed);
       work.delivered.insert(next);
       *update.add_placed() = *std::move(placed);
     } else if (failed.ok() || IsPassing(failed)) {
@@ -211,7 +240,7 @@ absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message&
            node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : ""),
            open));
   v1::WorkHolder holder =
-      HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
+      node::HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
   holder.set_routing_epoch(delivered.routing_epoch);
   return holder;
 }
@@ -224,7 +253,8 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
                  base::Message(updated.status()));
   }
   message.header.kind = message::Kind::kResult;
-  const std::string stage = std::exchange(message.header.stage, "");
+  message.header.stage.clear();
+  parts_.kept.Keep(message);
   const base::MonotonicTime deadline = message.header.deadline;
   const ResultWays ways{
       .send = [&](node::Destination target) { return Send(message, std::move(target), open); },
@@ -234,19 +264,33 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   ONEPIECE_ASSIGN_OR_RETURN(
       const node::Delivered delivered,
       DeliverResult(message, *parts_.view.routing(), ways, base::Scaled(kDeliverTurn), deadline));
-  // Until the database has stored the result it holds the job: if it dies, the job is lost.
+  // Until the database has stored the result it holds the job: if it dies, the result is sent
+  // again.
   v1::UpdateJobRequest update;
   v1::WorkHolder& holder = *update.add_placed();
-  holder.set_node_id(delivered.endpoint.node_id());
-  holder.set_incarnation(delivered.endpoint.incarnation());
-  holder.set_attempt(delivered.attempt);
+  holder =
+      node::HolderAt(*parts_.view.routing(), message.header, delivered.endpoint, delivered.attempt);
   holder.set_routing_epoch(delivered.routing_epoch);
-  holder.set_from(stage);
-  holder.set_stage(stage);
-  holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +
-                         1);
+  parts_.kept.Placed(message.header, holder);
   parts_.updates.Report(message.header.uid, std::move(update));
   return absl::OkStatus();
+}
+
+absl::StatusOr<node::Delivered> WorkDelivery::SendKept(const message::Message& message) {
+  const message::Header& header = message.header;
+  const base::MonotonicTime deadline =
+      std::min(header.deadline, parts_.clock.Now() + base::Scaled(kKeptLimit));
+  const auto send = [&](node::Destination target) {
+    target.patience = base::Scaled(kKeptTurn);
+    return parts_.outbox.Deliver(message, target, deadline);
+  };
+  if (header.kind == message::Kind::kResult) {
+    return DeliverResult(
+        message, *parts_.view.routing(),
+        {.send = send, .values = parts_.values, .spans = parts_.spans, .clock = parts_.clock},
+        base::Scaled(kKeptTurn), deadline);
+  }
+  return send(node::Destination::Stage(header.app, header.stage, header.uid));
 }
 
 }  // namespace onepiece::instance

@@ -17,8 +17,10 @@
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
+#include "cluster/node/kept_work.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/routing.h"
+#include "cluster/node/settler.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/values/remote_values.h"
 #include "onepiece/v1/database.pb.h"
@@ -48,6 +50,8 @@ class WorkDelivery {
     const Drain& drain;
     FormerSetFilter& former_set;
     JobUpdates& updates;
+    node::KeptWork& kept;
+    node::Settler& settler;
     telemetry::Spans& spans;
     base::Clock& clock;
     const std::atomic<bool>& leaving;  ///< The instance leaves: nothing stays here.
@@ -65,6 +69,8 @@ class WorkDelivery {
   /// Sends work that nobody has begun to another instance of its stage. Jobs fail when there is
   /// none, and when a share of the time that leaving may take is over.
   void SendLeft(const std::vector<runtime::WorkItem>& left);
+  /// Gives kept work to another candidate, for node::KeptWork: looks for a taker for a moment.
+  absl::StatusOr<node::Delivered> SendKept(const message::Message& message);
 
  private:
   bool StaysHere(const message::Header& header) const;
@@ -72,6 +78,8 @@ class WorkDelivery {
   using Open = std::map<std::string, std::shared_ptr<void>>;
   absl::Status Forward(const runtime::WorkItem& item, Open& open);
   absl::Status HandOn(runtime::FinishedWork& work);
+  void Completed(const runtime::WorkItem& item);
+  void Fail(const runtime::WorkItem& item, const absl::Status& status);
   absl::Status SendToSuccessors(message::Message& message, runtime::FinishedWork& work,
                                 std::span<const std::string> successors,
                                 v1::UpdateJobRequest update);

@@ -79,7 +79,7 @@ void WorkIntake::TakeIn(node::Received received) {
   // artifacts' bytes.
   const auto pushed =
       parts_.scheduler.Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));
-  if (!pushed.ok()) return parts_.updates.Fail(kept.uid, pushed.status(), kept.stage);
+  if (!pushed.ok()) return parts_.updates.Fail(kept, pushed.status());
   if (*pushed == PushResult::kQueued || *pushed == PushResult::kHeld) {
     // The sender reports this too. But if it died before that, the job would be taken for lost.
     parts_.updates.Placed(kept);

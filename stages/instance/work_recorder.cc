@@ -11,7 +11,9 @@ namespace onepiece::instance {
 WorkRecorder::WorkRecorder(Parts parts, CurrentAssignment assignment)
     : parts_(parts), assignment_(std::move(assignment)) {}
 
-void WorkRecorder::Started(const runtime::WorkItem& item) { Progressed(item, 0, 0); }
+void WorkRecorder::Started(const runtime::WorkItem& item) {
+  parts_.updates.Begun(item.message.header, item.parts);
+}
 
 void WorkRecorder::Progressed(const runtime::WorkItem& item, int step, int steps) {
   parts_.updates.Progressed(item.message.header, step, steps);

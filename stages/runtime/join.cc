@@ -56,10 +56,13 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   // the missing stages by it.
   join->second.predecessors.assign(predecessors.begin(), predecessors.end());
   auto& parts = join->second.parts;
-  if (!parts.emplace(header.from, std::move(part)).second) {
+  const auto [known, is_new] = parts.try_emplace(header.from);
+  if (!is_new && header.attempt <= known->second.message.header.attempt) {
     ++duplicates_;
     return std::nullopt;
   }
+  if (!is_new) bytes_ -= BytesOf(known->second);
+  known->second = std::move(part);
   bytes_ += part_bytes;
   std::vector<Branch> branches;
   for (const std::string& stage : predecessors) {
@@ -128,6 +131,22 @@ std::vector<WorkItem> JoinTable::Take(const std::function<bool(const message::He
     join = joins_.erase(join);
   }
   return taken;
+}
+
+void JoinTable::RemovePart(const message::Header& edge, std::uint32_t attempt) {
+  const auto join = joins_.find({edge.uid, edge.stage});
+  if (join == joins_.end()) return;
+  auto& parts = join->second.parts;
+  const auto part = parts.find(edge.from);
+  if (part == parts.end()) return;
+  const message::Header& held = part->second.message.header;
+  if (held.run != edge.run || held.attempt >= attempt) return;
+  if (parts.size() == 1) {
+    Erase(join);
+    return;
+  }
+  bytes_ -= BytesOf(part->second);
+  parts.erase(part);
 }
 
 void JoinTable::Remove(const base::Uid& uid) {

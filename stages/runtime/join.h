@@ -54,8 +54,9 @@ class JoinTable {
 
   /// Takes the part that `part.message.header.from` made for header.stage. When the part of every
   /// predecessor is there, returns the work: the header of the part that came last, with the
-  /// largest attempt, the artifacts of all parts, and the parts. A second part of the same stage is
-  /// counted and dropped. After an error nothing of the join is held.
+  /// largest attempt, the artifacts of all parts, and the parts. A second part of the same stage
+  /// replaces the first if its attempt is larger, and is counted and dropped otherwise. After an
+  /// error nothing of the join is held.
   ///
   /// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE; NOT_A_BRANCH: the part's stage is not among
   /// `predecessors`).
@@ -67,6 +68,8 @@ class JoinTable {
   std::vector<Lost> Expire(base::MonotonicTime now);
   /// Removes and returns the parts of the joins for which `wanted` accepts every part's header.
   std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
+  /// Drops the part of this edge (uid, run, stage, `from`) if its attempt is smaller.
+  void RemovePart(const message::Header& edge, std::uint32_t attempt);
   /// Drops the job's parts.
   void Remove(const base::Uid& uid);
 

@@ -94,12 +94,12 @@ void IndividualMode::Done(const std::string& name, std::optional<base::Duration>
   Forget(name);
 }
 
-std::size_t IndividualMode::Remove(const base::Uid& uid) {
+std::size_t IndividualMode::Remove(const Which& which) {
   std::size_t removed = 0;
   for (auto& [rank, fifos] : queue_) {
     for (auto& [name, fifo] : fifos) {
-      const std::size_t of_app = std::erase_if(
-          fifo, [&](const auto& entry) { return entry.second.message.header.uid == uid; });
+      const std::size_t of_app =
+          std::erase_if(fifo, [&](const auto& entry) { return which(entry.second); });
       apps_.at(name).queued -= of_app;
       removed += of_app;
     }
@@ -147,8 +147,7 @@ absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
   const auto& header = item.message.header;
   const base::MutexLock lock(mutex_);
   if (cancelled_.contains(header.uid)) return PushResult::kCancelled;
-  if (!Remember(seen_, seen_order_, ItemKey(header.uid, header.stage, header.from, header.attempt),
-                options_.remembered)) {
+  if (!Raise(header, header.attempt)) {
     ++duplicates_;
     return PushResult::kDuplicate;
   }
@@ -168,6 +167,47 @@ absl::StatusOr<PushResult> RequestScheduler::Enqueue(WorkItem item,
   strategy_->Push(std::move(item));
   changed_.NotifyAll();
   return PushResult::kQueued;
+}
+
+bool RequestScheduler::Raise(const message::Header& edge, std::uint32_t attempt) {
+  const EdgeKey key = KeyOf(edge);
+  const auto [known, is_new] = newest_.try_emplace(key, attempt);
+  if (!is_new && attempt <= known->second) return false;
+  known->second = attempt;
+  if (is_new) {
+    newest_order_.push_back(key);
+    if (newest_order_.size() > options_.remembered) {
+      newest_.erase(newest_order_.front());
+      newest_order_.pop_front();
+    }
+    return true;
+  }
+  strategy_->Remove([&](const WorkItem& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return item.message.header.uid == edge.uid && IsOld(item);
+  });
+  return true;
+}
+
+bool RequestScheduler::IsOld(const WorkItem& item) const {
+  const auto is_old = [this](const message::Header& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto known = newest_.find(KeyOf(header));
+    return known != newest_.end() && known->second > header.attempt;
+  };
+  if (item.parts.empty()) return is_old(item.message.header);
+  return std::ranges::all_of(item.parts, is_old, &message::Message::header);
+}
+
+void RequestScheduler::Fence(const message::Header& edge, std::uint32_t attempt) {
+  const base::MutexLock lock(mutex_);
+  // Only what was here can be out of date.
+  if (!newest_.contains(KeyOf(edge)) || !Raise(edge, attempt)) return;
+  joins_.RemovePart(edge, attempt);
+  changed_.NotifyAll();
+}
+
+bool RequestScheduler::IsFenced(const WorkItem& item) const {
+  const base::MutexLock lock(mutex_);
+  return IsOld(item);
 }
 
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
@@ -234,7 +274,7 @@ std::vector<WorkItem> RequestScheduler::Close() {
 void RequestScheduler::Cancel(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
   Remember(cancelled_, cancelled_order_, uid, options_.remembered);
-  strategy_->Remove(uid);
+  strategy_->Remove([&uid](const WorkItem& item) { return item.message.header.uid == uid; });
   joins_.Remove(uid);
   changed_.NotifyAll();
 }

@@ -52,8 +52,9 @@ class SchedulingStrategy {
   /// Notes how long an item of this application was computed; nullopt when it was not. Called once
   /// for each item that Pop returned.
   virtual void Done(const std::string& app, std::optional<base::Duration> compute) = 0;
-  /// Removes the job's items and returns how many there were.
-  virtual std::size_t Remove(const base::Uid& uid) = 0;
+  /// Removes such items and returns how many there were.
+  using Which = std::function<bool(const WorkItem&)>;
+  virtual std::size_t Remove(const Which& which) = 0;
   [[nodiscard]] virtual std::size_t size() const = 0;
   /// Returns the size of the artifacts of all queued items.
   [[nodiscard]] virtual std::size_t bytes() const = 0;
@@ -67,7 +68,7 @@ class IndividualMode final : public SchedulingStrategy {
  public:
   void Push(WorkItem item) override;
   std::optional<WorkItem> Pop() override;
-  std::size_t Remove(const base::Uid& uid) override;
+  std::size_t Remove(const Which& which) override;
   void Done(const std::string& app, std::optional<base::Duration> compute) override;
   [[nodiscard]] std::size_t size() const override { return size_; }
   [[nodiscard]] std::size_t bytes() const override;
@@ -101,7 +102,8 @@ struct RequestSchedulerOptions {
   std::size_t max_queued = 64;
   /// There is room while the queue holds fewer bytes than this, or nothing.
   std::size_t max_queued_bytes = std::size_t{512} << 20;
-  /// So many of the last pushed items, and of the last cancelled jobs, are recognised.
+  /// So many of the last edges that items were pushed for, and of the last cancelled jobs, are
+  /// recognised.
   std::size_t remembered = 4096;
   JoinLimits joins = {};
   /// Returns whether work is to end at its next step boundary and go on elsewhere. An empty
@@ -114,7 +116,7 @@ struct RequestSchedulerOptions {
 enum class PushResult : std::uint8_t {
   kQueued,
   kHeld,       ///< It waits for the job's other branches.
-  kDuplicate,  ///< It is one of the last `remembered` items, and is dropped.
+  kDuplicate,  ///< Its attempt or a later one was here or is elsewhere, and it is dropped.
   kCancelled,  ///< Its job was cancelled, and it is dropped.
   kClosed      ///< It was not taken, because the scheduler is closed.
 };
@@ -136,8 +138,9 @@ class RequestScheduler {
   /// Returns whether a single message may be taken without room: the queue has room, and the joins
   /// are below their limits.
   [[nodiscard]] bool HasReserve() const;
-  /// Queues an item. A second item with the same uid, stage, `from` and attempt is dropped, and so
-  /// is an item of a cancelled job. If its stage has several `predecessors` and the item has no
+  /// Queues an item. An item whose attempt is not larger than one that was seen for its edge (uid,
+  /// run, stage, `from`) is dropped, and so is an item of a cancelled job. A larger attempt fences
+  /// the smaller ones (Fence). If its stage has several `predecessors` and the item has no
   /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
   /// is queued.
   ///
@@ -166,6 +169,13 @@ class RequestScheduler {
   /// job, Push and Return take nothing, and Pop returns nullopt at its deadline. Parts of joins
   /// stay until TakeJoins takes them.
   std::vector<WorkItem> Close();
+  /// Somebody else has this attempt of an edge's work. If a smaller one was here, it is dropped
+  /// where it is queued or waits for other branches, and IsFenced is true for it while the edge is
+  /// among the last `remembered`.
+  void Fence(const message::Header& edge, std::uint32_t attempt);
+  /// Returns whether a larger attempt than the item's is known for its edge. A joined item is
+  /// fenced only when all its parts are, because the others would not come again.
+  [[nodiscard]] bool IsFenced(const WorkItem& item) const;
   /// Drops the job's queued items and parts. IsCancelled is true for it while it is among the last
   /// `remembered` cancelled jobs.
   void Cancel(const base::Uid& uid);
@@ -183,9 +193,17 @@ class RequestScheduler {
   [[nodiscard]] std::uint64_t duplicates() const;
 
  private:
-  using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
+  /// Uid, run, stage and `from` of work.
+  using EdgeKey = std::tuple<base::Uid, std::uint64_t, std::string, std::string>;
+  static EdgeKey KeyOf(const message::Header& header) {
+    return {header.uid, header.run, header.stage, header.from};
+  }
 
   [[nodiscard]] bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns false when this attempt, or a larger one, is known already.
+  bool Raise(const message::Header& edge, std::uint32_t attempt)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsOld(const WorkItem& item) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the item into the queue, or to the other branches of its job.
   absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -196,8 +214,8 @@ class RequestScheduler {
   base::CondVar changed_;
   const std::unique_ptr<SchedulingStrategy> strategy_ ABSL_PT_GUARDED_BY(mutex_);
   JoinTable joins_ ABSL_GUARDED_BY(mutex_);
-  std::set<ItemKey> seen_ ABSL_GUARDED_BY(mutex_);
-  std::deque<ItemKey> seen_order_ ABSL_GUARDED_BY(mutex_);
+  std::map<EdgeKey, std::uint32_t> newest_ ABSL_GUARDED_BY(mutex_);  // The largest attempts.
+  std::deque<EdgeKey> newest_order_ ABSL_GUARDED_BY(mutex_);
   std::set<base::Uid> cancelled_ ABSL_GUARDED_BY(mutex_);
   std::deque<base::Uid> cancelled_order_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;

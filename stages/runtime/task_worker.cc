@@ -217,7 +217,10 @@ void TaskWorker::Compute(WorkItem item) {
   std::vector<message::Artifact> saved;
   const RunOptions options = {
       .clock = &clock_,
-      .cancelled = [&] { return scheduler_.IsCancelled(item.message.header.uid); },
+      .cancelled =
+          [&] {
+            return scheduler_.IsCancelled(item.message.header.uid) || scheduler_.IsFenced(item);
+          },
       .progress =
           [&](int step, int steps) {
             {

@@ -224,6 +224,53 @@ class JobStoreTest : public QObject {
     QVERIFY(error.message().find("stage1") != std::string::npos);
   }
 
+  // Whoever keeps the work gives it to another instance. It is lost when that node is dead too.
+  void Sweep_AKeptJobIsLostWithItsKeeper() {
+    StoreFixture f;
+    const std::string uid = f.Create();
+    v1::UpdateJobRequest progress = f.Progress(uid, "inst-3", 1, 4);
+    progress.mutable_progress()->mutable_holder()->set_keeper("inst-2");
+    progress.mutable_progress()->mutable_holder()->set_keeper_incarnation(7);
+    QVERIFY(f.store.Update(progress).ok());
+    const auto keeper_alive = [](const v1::WorkHolder& holder) {
+      return holder.node_id() == "inst-2" && holder.incarnation() == 7;
+    };
+    f.store.Sweep(keeper_alive);
+    f.clock.Advance(50s);
+    f.store.Sweep(keeper_alive);
+    QCOMPARE(f.State(uid), Job::RUNNING);
+    f.store.Sweep(NobodyAlive);
+    f.clock.Advance(1s);
+    f.store.Sweep(NobodyAlive);
+    QCOMPARE(f.store.Get(uid)->job().error().reason(), std::string("LOST"));
+  }
+
+  // An instance that was taken for dead still speaks. Its job goes on elsewhere.
+  void Update_TheEndOfAnEarlierAttemptIsIgnored() {
+    for (const bool cancelled : {false, true}) {
+      StoreFixture f;
+      const std::string uid = f.Create();
+      v1::UpdateJobRequest progress = f.Progress(uid, "inst-1", 1, 4);
+      QVERIFY(f.store.Update(progress).ok());
+      v1::UpdateJobRequest end;
+      end.set_uid(uid);
+      *end.mutable_ended_by() = progress.progress().holder();
+      if (cancelled) {
+        end.set_cancelled(true);
+      } else {
+        end.mutable_failed()->set_reason("BROKEN");
+      }
+      progress.mutable_progress()->mutable_holder()->set_node_id("inst-2");
+      progress.mutable_progress()->mutable_holder()->set_attempt(1);
+      QVERIFY(f.store.Update(progress).ok());
+      QVERIFY(f.store.Update(end).ok());
+      QCOMPARE(f.State(uid), Job::RUNNING);
+      end.mutable_ended_by()->set_attempt(1);
+      QVERIFY(f.store.Update(end).ok());
+      QCOMPARE(f.State(uid), cancelled ? Job::CANCELLED : Job::FAILED);
+    }
+  }
+
   void Sweep_NewsOfTheJobRestartsTheGrace() {
     StoreFixture f;
     const std::string uid = f.Create();

@@ -1,5 +1,8 @@
 // Cheap stages for workflows with branches. Each makes one artifact, which has the stage's name and
-// holds the names of its inputs, and takes as long as the parameter seconds_{stage} says.
+// holds the names of its inputs, and takes as long as the parameter seconds_{stage} says. With
+// kills_{stage} above 0 it ends its process after so many seconds.
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -31,6 +34,9 @@ class BranchStage final : public sdk::Stage {
     ONEPIECE_ASSIGN_OR_RETURN(
         const double seconds,
         sdk::NumberParameter(context.parameters(), "seconds_" + name_, 0, 600, /*fallback=*/0));
+    ONEPIECE_ASSIGN_OR_RETURN(
+        const double kills,
+        sdk::NumberParameter(context.parameters(), "kills_" + name_, 0, 600, /*fallback=*/0));
     const int steps = 1 + static_cast<int>(seconds / std::chrono::duration<double>(kStep).count());
     onepiece::base::Mutex mutex;
     onepiece::base::MutexLock lock(mutex);
@@ -39,6 +45,7 @@ class BranchStage final : public sdk::Stage {
       // A real stage would compute during this time.
       if (step > 1) nobody.WaitFor(lock, kStep, [] { return false; });
       ONEPIECE_RETURN_IF_ERROR(context.Progress(step, steps));
+      if (kills > 0 && step * std::chrono::duration<double>(kStep).count() >= kills) raise(SIGKILL);
     }
     std::vector<std::string> names;
     for (const sdk::Artifact& input : inputs) names.emplace_back(input.data.text());

@@ -95,27 +95,20 @@ class BranchesTest : public ClusterFixture {
     QCOMPARE(meeting_points.size(), std::size_t{2});
   }
 
-  void KilledBranch_FailsItsJobInSecondsAndNoOther() {
+  void KilledBranch_IsComputedAgain_AndMeetsTheOtherHalf() {
     const std::string other = cluster_.Submit(Job({{"meet", 12}}));
     QVERIFY(Eventually(std::chrono::seconds(30), [&] {
       const json job = cluster_.Get(other);
       return job.value("stage", "") == "meet" && job.value("step", 0) > 0;
     }));
-    const std::string uid = cluster_.Submit(Job({{"left", 50}}));
+    const std::string uid = cluster_.Submit(Job({{"left", 8}}));
     QVERIFY(!uid.empty());
     // Its other branch has come as far as it can, so half of the join is held.
     QVERIFY(Eventually(std::chrono::seconds(30),
                        [&] { return cluster_.Get(uid).value("stage", "") == "meet"; }));
-    QElapsedTimer since;
-    since.start();
     QCOMPARE(kill(cluster_.PidOf("instance-left-1"), SIGKILL), 0);
     const Outcome watched = cluster_.Run({"watch", QString::fromStdString(uid), "--json"});
-    qInfo("ended after %lld ms: %s", since.elapsed(), watched.Document()["error"].dump().c_str());
-    QCOMPARE(watched.Document().value("state", ""), std::string("FAILED"));
-    QCOMPARE(watched.ErrorReason(), std::string("LOST"));
-    const std::string message = watched.Document()["error"].value("message", "");
-    QVERIFY2(message.find("instance-left-1") != std::string::npos, message.c_str());
-    QVERIFY(since.elapsed() < 20'000);  // Its deadline is 60 s away.
+    QVERIFY2(watched.Document().value("state", "") == "SUCCEEDED", watched.out.c_str());
     QCOMPARE(cluster_.Run({"watch", QString::fromStdString(other), "--json"})
                  .Document()
                  .value("state", ""),

@@ -109,8 +109,8 @@ class ImageToVideoTest : public ClusterFixture {
   }
 
   void KilledImageDiffusion_LeavesTextToVideoUntouched() {
-    const std::string doomed = cluster_.Submit(ImageJob("a red circle moving right", "100") +
-                                               QStringList{"--width", "128", "--height", "128"});
+    const std::string hurt = cluster_.Submit(ImageJob("a red circle moving right", "100") +
+                                             QStringList{"--width", "128", "--height", "128"});
     std::vector<std::string> untouched;
     const auto submit = [&] {
       untouched.push_back(
@@ -118,7 +118,7 @@ class ImageToVideoTest : public ClusterFixture {
     };
     submit();  // The proxy admits only these two while it does not know their cost.
     QVERIFY(Eventually(std::chrono::seconds(60), [&] {
-      const json job = cluster_.Get(doomed);
+      const json job = cluster_.Get(hurt);
       return job.value("stage", "") == "diffusion" && job.value("step", 0) > 0;
     }));
     const int pid = Served("diffusion", "tiny-wan-i2v");
@@ -129,8 +129,8 @@ class ImageToVideoTest : public ClusterFixture {
       const json job = cluster_.Watch(uid);
       QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
     }
-    const json lost = cluster_.Watch(doomed);
-    QVERIFY2(testing::ErrorReason(lost) == "LOST", lost.dump().c_str());
+    const json again = cluster_.Watch(hurt);  // It was computed again.
+    QVERIFY2(again.value("state", "") == "SUCCEEDED", again.dump().c_str());
     QVERIFY(Eventually(std::chrono::seconds(60), [&] { return cluster_.EveryProcessReady(); }));
     const json after = cluster_.Watch(cluster_.Submit(ImageJob("a red circle moving right", "2")));
     QVERIFY2(after.value("state", "") == "SUCCEEDED", after.dump().c_str());

@@ -1,6 +1,7 @@
 #include "stages/instance/job_updates.h"
 
 #include <QtTest>
+#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -109,13 +110,31 @@ class JobUpdatesTest : public QObject {
     UpdatesFixture f;
     f.leaving = leaving;
     const auto status_code = static_cast<absl::StatusCode>(code);
-    f.updates.Fail(f.header.uid,
-                   given.isEmpty() ? absl::Status(status_code, "why")
-                                   : base::MakeError(status_code, given.toStdString(), "why"),
-                   "last");
+    f.updates.Fail(f.header, given.isEmpty()
+                                 ? absl::Status(status_code, "why")
+                                 : base::MakeError(status_code, given.toStdString(), "why"));
     const v1::UpdateJobRequest request = f.Request();
     QCOMPARE(request.cancelled(), reason.isEmpty());
     QCOMPARE(request.failed().reason(), reason.toStdString());
+    QCOMPARE(request.ended_by().attempt(), std::uint32_t{2});
+    QCOMPARE(request.ended_by().from(), std::string("first"));
+  }
+
+  // A job that ends its instance must have said that it began, or it would go round.
+  void Begun_OfASecondAttempt_WaitsUntilItIsRecorded() {
+    UpdatesFixture f;
+    message::Message left{.header = f.header, .parameters = {}, .artifacts = {}};
+    message::Message right = left;
+    right.header.from = "other";
+    f.updates.Begun(f.header, std::vector{left, right});
+    const base::MutexLock lock(f.mutex);
+    std::set<std::string> begun;
+    for (const v1::UpdateJobRequest& request : f.requests) {
+      for (const v1::WorkHolder& holder : request.placed()) {
+        if (holder.begun()) begun.insert(holder.from());
+      }
+    }
+    QCOMPARE(begun, (std::set<std::string>{"first", "other"}));
   }
 };
 

@@ -69,6 +69,10 @@ struct DeliveryFixture {
     add("b", "right", {"make"});
     add("b", "join", {"left", "right"});
     for (const char* id : {"db1", "db2"}) table.add_databases()->set_node_id(id);
+    table.add_alive()->set_node_id("p1");
+    v1::Endpoint self;
+    self.set_node_id("i1");
+    view.SetSelf(self);
     view.SetRouting(std::make_shared<const node::Routing>(table));
   }
   /// Outputs of a stage for the next one.
@@ -105,10 +109,19 @@ struct DeliveryFixture {
       [](const base::Uid&) {}, clock);
   JobUpdates updates{"i1", view, *reporter, leaving};
   telemetry::Spans spans{"i1"};
-  WorkDelivery delivery{
-      "i1",
-      {view, outbox, values, records, scheduler, drain, former, updates, spans, clock, leaving},
-      [](const std::string&, const std::string&) { return true; }};
+  node::KeptWork kept{view, {}};
+  base::Mutex settled_mutex;
+  std::vector<v1::WorkSettled> settled ABSL_GUARDED_BY(settled_mutex);
+  std::unique_ptr<node::Settler> settler = std::make_unique<node::Settler>(
+      view, [this](const v1::Endpoint&, const v1::SettleWorkRequest& request) {
+        const base::MutexLock lock(settled_mutex);
+        settled.insert(settled.end(), request.works().begin(), request.works().end());
+        return absl::OkStatus();
+      });
+  WorkDelivery delivery{"i1",
+                        {view, outbox, values, records, scheduler, drain, former, updates, kept,
+                         *settler, spans, clock, leaving},
+                        [](const std::string&, const std::string&) { return true; }};
 };
 
 }  // namespace
@@ -162,6 +175,58 @@ class WorkDeliveryTest : public QObject {
     QCOMPARE(f.updates_made.size(), std::size_t{1});
     QCOMPARE(f.updates_made[0].placed_size(), 2);
     QCOMPARE(f.updates_made[0].placed(0).routing_epoch(), std::uint64_t{7});
+  }
+
+  // What goes on is kept here, and the one who kept the inputs is told that nobody needs them.
+  void Deliver_HandedOn_IsKeptHereAndNoLongerBefore() {
+    DeliveryFixture f;
+    runtime::FinishedWork work = f.Made("b", "make");
+    work.item.message.header.keeper = "p1";
+    work.item.message.header.deaths = 1;
+    QVERIFY(!f.delivery.Deliver(work).has_value());
+    QCOMPARE(f.outbox.sent.size(), std::size_t{2});
+    for (const message::Header& header : f.outbox.sent) {
+      QCOMPARE(header.keeper, std::string("i1"));
+      QCOMPARE(header.deaths, 0u);  // The next stage has ended nobody.
+    }
+    QCOMPARE(f.kept.items(), std::size_t{2});
+    f.settler->Close();
+    const base::MutexLock lock(f.settled_mutex);
+    QCOMPARE(f.settled.size(), std::size_t{1});
+    QCOMPARE(f.settled[0].stage(), std::string("make"));
+    QVERIFY(!f.settled[0].has_moved_to());
+  }
+
+  void Deliver_PassedOn_ItsKeeperLearnsWhoHasIt() {
+    DeliveryFixture f;
+    runtime::FinishedWork work = f.Made("a", "make");
+    work.item.message.header.keeper = "p1";
+    work.outputs = runtime::WrongStage();
+    QVERIFY(!f.delivery.Deliver(work).has_value());
+    QCOMPARE(f.outbox.sent.at(0).keeper, std::string("p1"));
+    QCOMPARE(f.kept.items(), std::size_t{0});
+    f.settler->Close();
+    const base::MutexLock lock(f.settled_mutex);
+    QCOMPARE(f.settled.size(), std::size_t{1});
+    QCOMPARE(f.settled[0].attempt(), 0u);
+    QCOMPARE(f.settled[0].moved_to().node_id(), std::string("taker"));
+  }
+
+  // It was taken for dead, and its work is done again elsewhere.
+  void Deliver_Fenced_SaysNothing() {
+    DeliveryFixture f;
+    for (const bool failed : {false, true}) {
+      runtime::FinishedWork work = f.Made("a", "make");
+      const message::Header& header = work.item.message.header;
+      QVERIFY(f.scheduler.Push(work.item).ok());
+      f.scheduler.Fence(header, 1);
+      if (failed) work.outputs = absl::CancelledError("fenced");
+      QVERIFY(!f.delivery.Deliver(work).has_value());
+    }
+    QVERIFY(f.outbox.sent.empty());
+    f.reporter.reset();
+    const base::MutexLock lock(f.mutex);
+    QVERIFY(f.updates_made.empty());
   }
 
   void Deliver_OutcomeOpen_TheWorkDoesNotStayHere() {

@@ -50,6 +50,57 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(!f.Pop().has_value());
   }
 
+  // Attempts of the same work: its sender took the last holder for dead.
+  void Push_ALaterAttempt_ReplacesTheEarlierOne() {
+    SchedulerFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    (void)f.scheduler.Push(Item(uid, 0, 1));
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 0)) == PushResult::kDuplicate);
+    QVERIFY(*f.scheduler.Push(Item(uid, 0, 2)) == PushResult::kQueued);
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    const auto popped = f.Pop();
+    QCOMPARE(popped->message.header.attempt, 2u);
+    QVERIFY(!f.scheduler.IsFenced(*popped));
+    (void)f.scheduler.Push(Item(uid, 0, 3));
+    QVERIFY(f.scheduler.IsFenced(*popped));
+    // A new run of the job begins with attempt 0 again.
+    WorkItem again = Item(uid);
+    again.message.header.run = 1;
+    QVERIFY(*f.scheduler.Push(again) == PushResult::kQueued);
+  }
+
+  void Fence_DropsWhatSomebodyElseHas() {
+    SchedulerFixture f;
+    const WorkItem item = Item(base::Uid::GenerateRandom());
+    f.scheduler.Fence(item.message.header, 1);  // It was never here.
+    QVERIFY(*f.scheduler.Push(item) == PushResult::kQueued);
+    f.scheduler.Fence(item.message.header, 1);
+    QCOMPARE(f.scheduler.queued(), std::size_t{0});
+    QVERIFY(f.scheduler.IsFenced(item));
+  }
+
+  // Half of a join may come again alone. What met before is still the only one to have the rest.
+  void Push_ALaterPart_ReplacesAJoinOnlyWithAllOthers() {
+    SchedulerFixture f;
+    const std::vector<std::string> both = {"text", "image"};
+    const auto uid = base::Uid::GenerateRandom();
+    const auto push = [&](const std::string& from, std::uint32_t attempt) {
+      WorkItem item = Item(uid, 0, attempt);
+      item.message.header.from = from;
+      item.message.header.deadline = base::MonotonicTime(std::chrono::hours(24 * 365 * 100));
+      return *f.scheduler.Push(std::move(item), both);
+    };
+    (void)push("text", 0);
+    QVERIFY(push("text", 1) == PushResult::kHeld);
+    QVERIFY(push("image", 0) == PushResult::kQueued);
+    QVERIFY(push("image", 1) == PushResult::kHeld);
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QVERIFY(push("text", 2) == PushResult::kQueued);
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QCOMPARE(f.scheduler.joins(), std::size_t{0});
+    QCOMPARE(f.Pop()->message.header.attempt, 2u);
+  }
+
   void Pop_AnAppThatFloodsLeavesTheOtherItsShare() {
     SchedulerFixture f(1000);
     const auto push = [&](const std::string& app) {

@@ -34,6 +34,8 @@ const std::vector<WrongWorkflow>& WrongWorkflows() {
       {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_multiple_of(3); }},
       {"parameters[0].max_bytes", [](W& w) { w.mutable_parameters(0)->set_max_bytes(5); }},
       {"default_deadline_s", [](W& w) { w.set_default_deadline_s(-1); }},
+      {"retries", [](W& w) { w.set_retries(-1); }},
+      {"retries", [](W& w) { w.set_retries(21); }},
       {"parameters[0].minimum", [](W& w) { w.mutable_parameters(0)->set_minimum(200); }},
       {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_default_value(""); }},
       {"parameters[0].default_value", [](W& w) { w.mutable_parameters(0)->set_required(true); }},

@@ -1,0 +1,340 @@
+#include "cluster/node/kept_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
+#include "cluster/node/work_holder.h"
+#include "spdlog/spdlog.h"
+
+namespace onepiece::node {
+namespace {
+
+// How often the thread looks whether something is due.
+constexpr base::Duration kLookPause = std::chrono::milliseconds(100);
+// When an item is first looked up if its receiver says nothing, and the longest pause between two
+// looks, which double. Nobody tells of results: their jobs' ends do. Scaled, as the next.
+constexpr base::Duration kFirstLook = std::chrono::seconds(5);
+constexpr base::Duration kLongestPause = std::chrono::seconds(30);
+constexpr base::Duration kFirstLookAtResult = std::chrono::seconds(1);
+// After a step that failed.
+constexpr base::Duration kRetryPause = std::chrono::milliseconds(250);
+
+bool IsResult(const message::Message& message) {
+  return message.header.kind == message::Kind::kResult;
+}
+
+/// The stage under which records name the holder.
+const std::string& StageOf(const message::Header& header) {
+  return header.kind == message::Kind::kResult ? header.from : header.stage;
+}
+
+/// Returns whether the stage's outputs of this attempt have gone to all stages after it.
+bool IsHandedOn(const message::Header& header, const v1::JobRecord& record,
+                const Routing& routing) {
+  if (header.kind == message::Kind::kResult || record.run() != header.run) return false;
+  const auto given = std::ranges::count_if(record.holders(), [&](const v1::WorkHolder& holder) {
+    return holder.from() == header.stage && holder.attempt() >= header.attempt;
+  });
+  const auto successors = routing.GraphOf(header.app).Successors(header.stage).size();
+  return static_cast<std::size_t>(given) >= std::max<std::size_t>(successors, 1);
+}
+
+const v1::WorkHolder* FindEdge(const v1::JobRecord& record, const message::Header& header) {
+  if (record.run() != header.run) return nullptr;
+  for (const v1::WorkHolder& holder : record.holders()) {
+    if (holder.stage() == StageOf(header) && holder.from() == header.from) return &holder;
+  }
+  return nullptr;
+}
+
+/// Returns whether this holder has begun to compute the work before it died.
+bool HadBegun(const v1::WorkHolder& holder, const v1::JobRecord& record,
+              const message::Header& header) {
+  const v1::WorkHolder* const edge = FindEdge(record, header);
+  if (edge == nullptr || edge->attempt() != holder.attempt() ||
+      edge->node_id() != holder.node_id()) {
+    return false;
+  }
+  const v1::Job& job = record.job();
+  const bool stepped =
+      record.attempt() == holder.attempt() && job.stage() == holder.stage() && job.step() > 0;
+  return edge->begun() || stepped;
+}
+
+}  // namespace
+
+WorkKey KeyOf(const message::Header& header) {
+  return {.uid = header.uid, .run = header.run, .stage = header.stage, .from = header.from};
+}
+
+KeptWork::KeptWork(const ClusterView& view, Ways ways, KeptWorkOptions options, base::Clock& clock)
+    : view_(view),
+      ways_(std::move(ways)),
+      options_(options),
+      clock_(clock),
+      scrape_(options.metrics, [this](telemetry::Metrics& metrics) {
+        metrics.Gauge("onepiece_kept_work_bytes", "Work sent on and kept until it is completed", {})
+            .Set(static_cast<double>(bytes()));
+        metrics.Gauge("onepiece_kept_work_items", "Messages sent on and kept until completed", {})
+            .Set(static_cast<double>(items()));
+      }) {}
+
+KeptWork::~KeptWork() { Stop(); }
+
+void KeptWork::Start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    while (clock_.Pause(stop, kLookPause)) Look(stop);
+  });
+}
+
+void KeptWork::Stop() { thread_ = {}; }
+
+void KeptWork::Keep(message::Message& message) {
+  message::Header& header = message.header;
+  std::size_t size = 0;
+  for (const message::Artifact& artifact : message.artifacts) size += artifact.data.size();
+  const v1::Endpoint self = view_.self();
+  const base::MutexLock lock(mutex_);
+  auto known = items_.find(KeyOf(header));
+  // Work that was sent before comes again when it was computed again. An older attempt that comes
+  // late is not worth a place.
+  const bool stale = known != items_.end() && known->second.message.header.attempt > header.attempt;
+  if (known != items_.end() && !stale) Erase(known);
+  if (stale || items_.size() >= options_.max_items || size > options_.max_bytes - bytes_) {
+    header.keeper.clear();
+    header.keeper_incarnation = 0;
+    if (!stale)
+      Count("onepiece_work_not_kept_total", "Messages sent on without a copy, for lack of room",
+            StageOf(header));
+    return;
+  }
+  header.keeper = self.node_id();
+  header.keeper_incarnation = self.incarnation();
+  const base::Duration pause = base::Scaled(IsResult(message) ? kFirstLookAtResult : kFirstLook);
+  items_[KeyOf(header)] = {.message = message,
+                           .bytes = size,
+                           .revision = ++last_revision_,
+                           .next_look = clock_.Now() + pause,
+                           .pause = pause};
+  bytes_ += size;
+}
+
+void KeptWork::Placed(const message::Header& header, const v1::WorkHolder& holder) {
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(KeyOf(header));
+  if (known == items_.end()) return;  // The receiver was quicker.
+  Item& item = known->second;
+  if (item.message.header.attempt > holder.attempt()) return;
+  item.revision = ++last_revision_;
+  item.message.header.attempt = holder.attempt();
+  item.state = State::kHeld;
+  item.holder = holder;
+  item.workflow_set = view_.routing()->table().workflow_set();
+  // The holder may have died since it was chosen, before the table that the last look had.
+  seen_epoch_ = 0;
+}
+
+void KeptWork::Settle(const v1::WorkSettled& settled) {
+  const auto uid = base::Uid::Parse(settled.uid());
+  if (!uid.has_value()) return;
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(
+      {.uid = *uid, .run = settled.run(), .stage = settled.stage(), .from = settled.from()});
+  if (known == items_.end()) return;
+  Item& item = known->second;
+  if (settled.attempt() < item.message.header.attempt) return;
+  if (!settled.has_moved_to()) {
+    Erase(known);
+    return;
+  }
+  item.revision = ++last_revision_;
+  item.message.header.attempt = std::max(settled.attempt(), settled.moved_to().attempt());
+  item.state = State::kHeld;
+  item.holder = settled.moved_to();
+  item.workflow_set = view_.routing()->table().workflow_set();
+  seen_epoch_ = 0;
+}
+
+void KeptWork::Look(const std::stop_token& stop) {
+  for (auto& [key, item] : Due()) {
+    if (stop.stop_requested()) return;
+    LookAfter(key, std::move(item));
+  }
+}
+
+std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
+  const std::shared_ptr<const Routing> routing = view_.routing();
+  const base::MonotonicTime now = clock_.Now();
+  std::vector<std::pair<WorkKey, Item>> due;
+  const base::MutexLock lock(mutex_);
+  const bool changed = seen_epoch_ != routing->epoch();
+  seen_epoch_ = routing->epoch();
+  for (auto at = items_.begin(); at != items_.end();) {
+    Item& item = at->second;
+    if (item.message.header.deadline <= now) {
+      at = Erase(at);
+      continue;
+    }
+    const bool died = changed && item.state == State::kHeld &&
+                      routing->IsOver(item.holder.node_id(), item.holder.incarnation(),
+                                      item.holder.routing_epoch(), item.workflow_set);
+    if (died || item.next_look <= now) {
+      item.next_look = now + item.pause;
+      item.pause = std::min(2 * item.pause, base::Scaled(kLongestPause));
+      due.emplace_back(at->first, item);
+    }
+    ++at;
+  }
+  return due;
+}
+
+void KeptWork::LookAfter(const WorkKey& key, Item item) {
+  const absl::StatusOr<v1::JobRecord> record = ways_.ask(key.uid);
+  if (absl::IsNotFound(record.status())) return Drop(key, item);
+  const std::shared_ptr<const Routing> routing = view_.routing();
+  Verdict verdict = Verdict::kWait;
+  if (record.ok()) {
+    verdict = Judge(*record, *routing, item);
+  } else {
+    item.next_look = clock_.Now() + base::Scaled(kRetryPause);
+  }
+  if (verdict == Verdict::kDrop) return Drop(key, item);
+  if (!PutBack(key, item)) return;  // Its receiver has said something meanwhile.
+  if (verdict == Verdict::kSend) SendAgain(key, std::move(item));
+  if (verdict == Verdict::kQuarantine || verdict == Verdict::kLost) End(key, item, verdict);
+}
+
+KeptWork::Verdict KeptWork::Judge(const v1::JobRecord& record, const Routing& routing,
+                                  Item& item) const {
+  message::Header& header = item.message.header;
+  if (record.deleted() || job::IsTerminal(record.job().state())) return Verdict::kDrop;
+  if (record.run() > header.run || IsHandedOn(header, record, routing)) return Verdict::kDrop;
+  if (const v1::WorkHolder* const edge = FindEdge(record, header);
+      edge != nullptr && edge->attempt() > header.attempt) {
+    if (!edge->keeper().empty() && edge->keeper() != view_.self().node_id()) return Verdict::kDrop;
+    header.attempt = edge->attempt();
+    item.state = State::kHeld;
+    item.holder = *edge;
+    item.workflow_set = routing.table().workflow_set();
+  }
+  if (item.state == State::kSender) return Verdict::kWait;
+  if (item.state == State::kHeld) {
+    if (!routing.IsOver(item.holder.node_id(), item.holder.incarnation(),
+                        item.holder.routing_epoch(), item.workflow_set)) {
+      return Verdict::kWait;
+    }
+    if (!IsResult(item.message) && HadBegun(item.holder, record, header)) ++header.deaths;
+  }
+  if (item.state != State::kTakenBack) ++header.attempt;
+  item.state = State::kTakenBack;
+  item.next_look = clock_.Now() + base::Scaled(kRetryPause);
+  const v1::Workflow* const workflow = routing.FindWorkflow(header.app);
+  const int retries =
+      workflow != nullptr && workflow->has_retries() ? workflow->retries() : kDefaultRetries;
+  if (header.deaths > static_cast<std::uint32_t>(retries)) return Verdict::kQuarantine;
+  return header.attempt >= kMaxAttempts ? Verdict::kLost : Verdict::kSend;
+}
+
+void KeptWork::SendAgain(const WorkKey& key, Item item) {
+  message::Header& header = item.message.header;
+  const v1::Endpoint self = view_.self();
+  header.keeper = self.node_id();
+  header.keeper_incarnation = self.incarnation();
+  header.routing_epoch = view_.routing()->epoch();
+  const absl::StatusOr<Delivered> sent = ways_.send(item.message);
+  if (!sent.ok()) {
+    const std::string reason = base::GetReason(sent.status()).reason;
+    if (reason == "OUTCOME_UNKNOWN") item.state = State::kDoubtful;
+    item.next_look = clock_.Now() + base::Scaled(kRetryPause);
+    PutBack(key, item);
+    return;
+  }
+  spdlog::warn("uid={} stage={} goes to {} as attempt {}, because {} has died", key.uid.ToString(),
+               StageOf(header), sent->endpoint.node_id(), sent->attempt, item.holder.node_id());
+  v1::WorkHolder holder = HolderAt(*view_.routing(), header, sent->endpoint, sent->attempt);
+  holder.set_routing_epoch(sent->routing_epoch);
+  Placed(header, holder);
+  if (!IsResult(item.message))
+    Count("onepiece_work_recomputed_total", "Work that was given away again after a death",
+          header.stage);
+  v1::UpdateJobRequest update;
+  update.set_uid(key.uid.ToString());
+  *update.add_placed() = std::move(holder);
+  // The receiver reports it too.
+  if (const absl::Status told = ways_.report(update); !told.ok())
+    spdlog::info("uid={} the record does not say yet who has the work: {}", update.uid(),
+                 base::Message(told));
+}
+
+void KeptWork::End(const WorkKey& key, const Item& item, Verdict verdict) {
+  const message::Header& header = item.message.header;
+  v1::UpdateJobRequest update;
+  update.set_uid(key.uid.ToString());
+  v1::JobError& error = *update.mutable_failed();
+  if (verdict == Verdict::kQuarantine) {
+    error.set_reason("QUARANTINED");
+    error.set_message(
+        fmt::format("{} instances died while they computed stage {} of this job, the last one was "
+                    "{}; it is not computed again",
+                    header.deaths, header.stage, item.holder.node_id()));
+  } else {
+    error.set_reason("LOST");
+    error.set_message(fmt::format("stage {} was given to {} instances, and none completed it",
+                                  StageOf(header), header.attempt));
+  }
+  v1::WorkHolder& by = *update.mutable_ended_by();
+  by = item.holder;
+  by.set_attempt(header.attempt);
+  const absl::Status told = ways_.report(update);
+  if (!told.ok() && !absl::IsNotFound(told)) {
+    spdlog::warn("uid={} the record does not say yet that the job ended: {}", update.uid(),
+                 base::Message(told));
+    return;  // It is looked after again soon.
+  }
+  spdlog::warn("uid={} stage={} ended {}: {}", update.uid(), StageOf(header), error.reason(),
+               error.message());
+  if (verdict == Verdict::kQuarantine)
+    Count("onepiece_jobs_quarantined_total", "Jobs whose work ended too many instances",
+          header.stage);
+  Drop(key, item);
+}
+
+bool KeptWork::PutBack(const WorkKey& key, Item& copy) {
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(key);
+  if (known == items_.end() || known->second.revision != copy.revision) return false;
+  copy.revision = ++last_revision_;
+  known->second = copy;
+  return true;
+}
+
+void KeptWork::Drop(const WorkKey& key, const Item& copy) {
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(key);
+  if (known != items_.end() && known->second.revision == copy.revision) Erase(known);
+}
+
+KeptWork::Items::iterator KeptWork::Erase(Items::iterator item) {
+  bytes_ -= item->second.bytes;
+  return items_.erase(item);
+}
+
+std::size_t KeptWork::items() const {
+  const base::MutexLock lock(mutex_);
+  return items_.size();
+}
+
+std::size_t KeptWork::bytes() const {
+  const base::MutexLock lock(mutex_);
+  return bytes_;
+}
+
+void KeptWork::Count(const char* name, const char* help, const std::string& stage) const {
+  if (options_.metrics == nullptr) return;
+  options_.metrics->Counter(name, help, {{"stage", stage}}).Increment();
+}
+
+}  // namespace onepiece::node

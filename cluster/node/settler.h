@@ -1,0 +1,94 @@
+// Tells the keepers of work what became of it (cluster/node/kept_work.h).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "cluster/message/message.h"
+#include "cluster/node/cluster_view.h"
+#include "onepiece/v1/work.grpc.pb.h"
+
+namespace onepiece::node {
+
+class KeptWork;
+
+/// Sends what it is told to the keepers from its own thread, many works in one call. It repeats a
+/// call until the keeper answers. What is left of a keeper that is dead, or of a job whose deadline
+/// is over, is of no use and is dropped. Beyond kMaxPending it drops what comes: its keeper then
+/// finds out from the job's record.
+///
+/// Ownership: owns its thread. Borrows the view and the clock.
+/// Threading: thread-safe.
+/// Blocking: only Close() and the destructor wait, for a call under way and one round more.
+class Settler {
+ public:
+  /// Tells one keeper.
+  using Tell =
+      std::function<absl::Status(const v1::Endpoint& keeper, const v1::SettleWorkRequest&)>;
+  static constexpr std::size_t kMaxPending = 10'000;
+
+  Settler(const ClusterView& view, Tell tell, base::Clock& clock = base::SystemClock());
+  ~Settler();  ///< Close().
+  Settler(const Settler&) = delete;
+  Settler& operator=(const Settler&) = delete;
+
+  /// The work of this message is completed: handed on, or its job has ended here. Does nothing for
+  /// work without a keeper, as Moved().
+  void Completed(const message::Header& header);
+  /// The message that came with this header was passed on to this holder.
+  void Moved(const message::Header& header, const v1::WorkHolder& to);
+  /// Tells once more what is pending, and ends the thread. Idempotent.
+  void Close() { thread_ = {}; }
+  [[nodiscard]] std::size_t pending() const;
+
+ private:
+  /// A keeper's node id and incarnation.
+  using Keeper = std::pair<std::string, std::uint64_t>;
+  struct Word {
+    v1::WorkSettled settled;
+    std::uint64_t routing_epoch = 0;  ///< Of a table that may show the keeper dead.
+    base::MonotonicTime deadline{};
+  };
+
+  void Add(const message::Header& header, v1::WorkSettled settled);
+  void Main(const std::stop_token& stop);
+  // Returns whether everybody was told.
+  bool TellAll();
+
+  const ClusterView& view_;
+  const Tell tell_;
+  base::Clock& clock_;
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::map<Keeper, std::vector<Word>> pending_ ABSL_GUARDED_BY(mutex_);
+  std::size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::jthread thread_;
+};
+
+/// Returns the way over gRPC, with a connection for each keeper's address.
+Settler::Tell TellByGrpc();
+
+/// Serves v1::WorkService for a KeptWork, which it borrows.
+///
+/// Threading: thread-safe.
+class WorkService final : public v1::WorkService::Service {
+ public:
+  explicit WorkService(KeptWork& kept) : kept_(kept) {}
+  grpc::Status Settle(grpc::ServerContext* context, const v1::SettleWorkRequest* request,
+                      google::protobuf::Empty* response) override;
+
+ private:
+  KeptWork& kept_;
+};
+
+}  // namespace onepiece::node
