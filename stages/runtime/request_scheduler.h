@@ -101,8 +101,12 @@ struct RequestSchedulerOptions {
   std::size_t max_queued = 64;
   /// There is room while the queue holds fewer bytes than this, or nothing.
   std::size_t max_queued_bytes = std::size_t{512} << 20;
-  /// So many of the last pushed items, and of the last cancelled jobs, are recognised.
+  /// So many of the last pushed items, of the last cancelled jobs, and of the runs of the last jobs
+  /// are recognised.
   std::size_t remembered = 4096;
+  /// How long a cancelled job is recognised at most. It is shorter than a tombstone's life, so that
+  /// a request id that is used again is not taken for the job that was cancelled.
+  base::Duration cancelled_for = std::chrono::minutes(10);
   JoinLimits joins = {};
   /// Returns whether work is to end at its next step boundary and go on elsewhere. An empty
   /// function means false. The workers call it at step boundaries, so it must be thread-safe and
@@ -116,6 +120,7 @@ enum class PushResult : std::uint8_t {
   kHeld,       ///< It waits for the job's other branches.
   kDuplicate,  ///< It is one of the last `remembered` items, and is dropped.
   kCancelled,  ///< Its job was cancelled, and it is dropped.
+  kFenced,     ///< A larger run of its job has come here, and it is dropped.
   kClosed      ///< It was not taken, because the scheduler is closed.
 };
 
@@ -136,8 +141,10 @@ class RequestScheduler {
   /// Returns whether a single message may be taken without room: the queue has room, and the joins
   /// are below their limits.
   [[nodiscard]] bool HasReserve() const;
-  /// Queues an item. A second item with the same uid, stage, `from` and attempt is dropped, and so
-  /// is an item of a cancelled job. If its stage has several `predecessors` and the item has no
+  /// Queues an item. A second item with the same uid, run, stage, `from` and attempt is dropped, and
+  /// so is an item of a cancelled job. The first item of a larger run drops what is queued and held
+  /// of the job's smaller runs, fences what is being computed of them (IsFenced), and fences what
+  /// still comes of them until the job's deadline. If its stage has several `predecessors` and the item has no
   /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
   /// is queued.
   ///
@@ -166,10 +173,13 @@ class RequestScheduler {
   /// job, Push and Return take nothing, and Pop returns nullopt at its deadline. Parts of joins
   /// stay until TakeJoins takes them.
   std::vector<WorkItem> Close();
-  /// Drops the job's queued items and parts. IsCancelled is true for it while it is among the last
-  /// `remembered` cancelled jobs.
+  /// Drops the job's queued items and parts. IsCancelled is true for it for `cancelled_for`, while
+  /// it is among the last `remembered` cancelled jobs.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
+  /// Returns whether a larger run of the job has come here than this message's: whatever becomes of
+  /// its work, nobody wants to hear of it.
+  [[nodiscard]] bool IsFenced(const message::Header& header) const;
   /// Returns whether what is being computed of this job should stop at a checkpoint and go on
   /// elsewhere: after Close, or while RequestSchedulerOptions::hand_over says so. Never for a job
   /// that Cancel names.
@@ -181,10 +191,23 @@ class RequestScheduler {
   [[nodiscard]] std::size_t joins() const;
   /// Returns how many items were dropped as duplicates so far.
   [[nodiscard]] std::uint64_t duplicates() const;
+  /// Returns how many items and joins were dropped so far because of a larger run.
+  [[nodiscard]] std::uint64_t fenced() const;
 
  private:
-  using ItemKey = std::tuple<base::Uid, std::string, std::string, std::uint32_t>;
+  using ItemKey = std::tuple<base::Uid, std::uint64_t, std::string, std::string, std::uint32_t>;
+  /// The largest run of a job.
+  struct Newest {
+    std::uint64_t run = 0;
+    base::MonotonicTime until;  ///< The job's deadline. Its request id may be used again later.
+  };
 
+  // Returns false for a message of a smaller run than the job's largest one.
+  bool TakeRun(const message::Header& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool FencedLocked(const message::Header& header) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool CancelledLocked(const base::Uid& uid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts the item into the queue, or to the other branches of its job.
   absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
@@ -198,8 +221,12 @@ class RequestScheduler {
   JoinTable joins_ ABSL_GUARDED_BY(mutex_);
   std::set<ItemKey> seen_ ABSL_GUARDED_BY(mutex_);
   std::deque<ItemKey> seen_order_ ABSL_GUARDED_BY(mutex_);
-  std::set<base::Uid> cancelled_ ABSL_GUARDED_BY(mutex_);
+  // The jobs that were cancelled, and until when that counts.
+  std::map<base::Uid, base::MonotonicTime> cancelled_ ABSL_GUARDED_BY(mutex_);
   std::deque<base::Uid> cancelled_order_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, Newest> runs_ ABSL_GUARDED_BY(mutex_);
+  std::deque<base::Uid> runs_order_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t fenced_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t given_out_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -217,7 +217,11 @@ void TaskWorker::Compute(WorkItem item) {
   std::vector<message::Artifact> saved;
   const RunOptions options = {
       .clock = &clock_,
-      .cancelled = [&] { return scheduler_.IsCancelled(item.message.header.uid); },
+      .cancelled =
+          [&] {
+            const message::Header& header = item.message.header;
+            return scheduler_.IsCancelled(header.uid) || scheduler_.IsFenced(header);
+          },
       .progress =
           [&](int step, int steps) {
             {
