@@ -50,9 +50,12 @@ class JobStore {
   /// Stores a new record as QUEUED. If the job is known, even as deleted, returns its record
   /// instead.
   absl::StatusOr<v1::CreateJobResponse> Create(v1::JobRecord record);
+  /// Takes or renews the lease to start an open job: `start_lease` from now on. Granted while nobody
+  /// else has the lease. A renewal is granted even late, as long as nobody has claimed since.
+  absl::StatusOr<v1::ClaimStartResponse> Claim(const v1::ClaimStartRequest& request);
   /// Moves a job forward. A job that has ended accepts only timings.
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
-  /// Keeps a result. The first result of a job wins. `kind` is kResult or kReplica. When there is
+  /// Keeps a result. The first result of a job's largest run wins. `kind` is kResult or kReplica. When there is
   /// no room, the store drops expired results and then, if JobStoreOptions::evict says so, evicts
   /// results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,

@@ -25,6 +25,8 @@ struct JobStoreOptions {
   base::Duration tombstone_ttl = std::chrono::hours(1);
   /// A holder that has not been alive for this long has lost its jobs.
   base::Duration holder_grace = std::chrono::seconds(1);
+  /// How long a claim to start a job holds, unless it is renewed. Scaled.
+  base::Duration start_lease = std::chrono::seconds(2);
 };
 
 struct StoreMode {

@@ -115,11 +115,14 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
   if (entry == nullptr) {
     entry = Insert(uid, record, limit);
     if (entry == nullptr) return std::nullopt;
+    // Whoever makes a job also starts it.
+    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
     Notify(*entry, Change::kRecord);
     response.set_created(true);
   } else if (entry->record.fingerprint().empty()) {
     // The record was made up from a result that arrived before it.
     entry->record = job::Join(entry->record, record);
+    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
     Committed(*entry);
     if (entry->phase == Phase::kOpen) SetDue(shared_.clock.Now() + limit, *entry);
     Notify(*entry, Change::kRecord);
@@ -141,8 +144,10 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
     // zero again.
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
+    // What ended in an older run is done again in the newer one.
+    const bool fenced = request.run() != 0 && job::IsFenced(request.run(), entry->record);
     // The work of a held job is done. Another keeper may have told its client so already.
-    if (!entry->held && (request.cancelled() || request.has_failed())) {
+    if (!entry->held && !fenced && (request.cancelled() || request.has_failed())) {
       const Job::State end = request.cancelled() ? Job::CANCELLED : Job::FAILED;
       if (end == Job::FAILED) *entry->record.mutable_job()->mutable_error() = request.failed();
       job::SetEnd(end, shared_.clock.WallNow(), entry->record);
@@ -167,6 +172,10 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
     Notify(*entry, Change::kRecord);
   }
   const bool open = entry->phase == Phase::kOpen;
+  if (open && job::IsFenced(bundle.run, entry->record)) {
+    ++shared_.late_results;
+    return StoreOutcome::kLate;
+  }
   // After a job has ended, only a copy of the result that won is still of use.
   const bool wanted =
       entry->result == nullptr &&
@@ -185,8 +194,13 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   if (!shared_.result_bytes.Take(bundle.total_bytes)) return StoreOutcome::kFull;
   Attach(*entry, std::make_shared<const Artifacts>(bundle.artifacts), bundle.total_bytes, true);
   ++shared_.stored;
+  if (open && bundle.run > entry->record.run()) {
+    job::NoteRun(bundle.run, entry->record);
+    Committed(*entry);
+    Notify(*entry, Change::kRecord);
+  }
   if (open && hold) {
-    // Committed() is not needed, because the record, which clients and peers see, has not changed.
+    // Committed() is not needed, because holding changes nothing that clients and peers see.
     entry->held = true;
     entry->held_since = shared_.clock.Now();
     return StoreOutcome::kHeld;

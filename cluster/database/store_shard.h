@@ -85,6 +85,8 @@ class StoreShard {
   /// has `limit` until its deadline. Returns nullopt when there is no room for another record.
   std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record,
                                               base::Duration limit);
+  absl::StatusOr<v1::ClaimStartResponse> Claim(const base::Uid& uid,
+                                               const v1::ClaimStartRequest& request);
   absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
   /// Returns nullopt when there is no room for a record, kFull when there is none for the bytes,
   /// and never kRefused. After kFull there may be a record that was made up for the result.
@@ -99,6 +101,9 @@ class StoreShard {
   using TimeLeft = std::optional<base::Duration>;
   /// `theirs` must be normalised. Returns false when there is no room for another record.
   bool Merge(const base::Uid& uid, const v1::JobRecord& theirs, TimeLeft left);
+  /// A peer says that the claim of this number holds for so long yet (StartLease.time_left). Call it
+  /// after the Merge of that peer's record.
+  void ExtendLease(const base::Uid& uid, std::uint64_t number, TimeLeft left);
   enum class Restored {
     kYes,
     kStale,  ///< A tombstone that is too old to keep.
@@ -185,6 +190,8 @@ class StoreShard {
     /// For each holder that is not alive, when that was first seen.
     std::map<HolderKey, base::MonotonicTime> missing_since;
     bool watched = false;  ///< Since Watch(). Never unset.
+    std::uint64_t leased = 0;  ///< The number of the claim that `lease_until` is about.
+    base::MonotonicTime lease_until{};
   };
   /// When a peer's copy of a record, or the journal's, leaves its phase. Ours must not live longer.
   struct Copy {
@@ -243,6 +250,9 @@ class StoreShard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
   void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HoldLease(JobEntry& entry, base::Duration left) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] base::Duration LeaseLeft(const JobEntry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Notify(const JobEntry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobRecord WithTimeLeft(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

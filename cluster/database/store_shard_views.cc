@@ -126,6 +126,8 @@ absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
 JobRecord StoreShard::WithTimeLeft(const JobEntry& entry) const {
   JobRecord record = entry.record;
   *record.mutable_time_left() = job::ToProto(entry.due - shared_.clock.Now());
+  if (const base::Duration left = LeaseLeft(entry); left > base::Duration::zero())
+    *record.mutable_lease()->mutable_time_left() = job::ToProto(left);
   return record;
 }
 

@@ -31,6 +31,7 @@ JobRecord Origin(const JobRecord& record) {
   job.clear_timings();
   origin.clear_holders();
   origin.clear_run();
+  origin.clear_lease();
   origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
@@ -80,19 +81,6 @@ bool IsSameHolder(const v1::WorkHolder& a, const v1::WorkHolder& b) {
   return base::CanonicalBytes(a) == base::CanonicalBytes(b);
 }
 
-// A larger run replaces what an older one has done.
-void BeginRun(std::uint64_t run, JobRecord& record) {
-  if (run <= record.run()) return;
-  record.set_run(run);
-  record.clear_holders();
-  record.clear_attempt();
-  Job& job = *record.mutable_job();
-  job.clear_stage();
-  job.clear_stage_index();
-  job.clear_step();
-  job.clear_steps();
-}
-
 auto PositionKey(const JobRecord& record) {
   const Job& job = record.job();
   return std::tuple(record.run(), record.attempt(), job.stage_index(), job.step(), job.steps(),
@@ -129,6 +117,17 @@ void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
     }
   }
   for (auto& [edge, holder] : holders) *joined.add_holders() = std::move(holder);
+}
+
+void JoinLeases(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
+  const auto key = [](const JobRecord& record) {
+    const v1::StartLease& lease = record.lease();
+    return std::tuple(lease.number(), lease.incarnation(), std::string_view(lease.claimant()));
+  };
+  const JobRecord& newer = key(a) < key(b) ? b : a;
+  if (newer.lease().number() == 0) return;  // Nobody has claimed it.
+  *joined.mutable_lease() = newer.lease();
+  joined.mutable_lease()->clear_time_left();
 }
 
 // Decides between endings of the same time. EXPIRED comes first, so that it replaces the SUCCEEDED
@@ -211,6 +210,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   job.set_steps(position.job().steps());
 
   JoinHolders(a, b, joined);
+  JoinLeases(a, b, joined);
 
   Job ending = JoinEndings(a, b);
   job.set_state(ending.state());
@@ -246,6 +246,11 @@ void Normalize(JobRecord& record) {
   record.clear_has_bytes();
   record.clear_time_left();
   record.clear_stamp();
+  if (record.lease().number() == 0) {
+    record.clear_lease();
+  } else {
+    record.mutable_lease()->clear_time_left();
+  }
   Job& job = *record.mutable_job();
   const bool fetched = job.result().fetched(), evicted = job.result().evicted();
   if (IsTerminal(job.state())) {
@@ -265,7 +270,7 @@ void Normalize(JobRecord& record) {
 bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
   if (holder.run() < record.run()) return false;
   bool news = holder.run() > record.run();
-  BeginRun(holder.run(), record);
+  NoteRun(holder.run(), record);
   auto& holders = *record.mutable_holders();
   const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
   if (at != holders.end() && EdgeOf(*at) == EdgeOf(holder)) {
@@ -302,6 +307,28 @@ bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
   if (timings.size() >= kMaxTimings) return false;
   Insert(timing, static_cast<int>(at - timings.begin()), timings);
   return true;
+}
+
+std::uint64_t NextRun(const JobRecord& record, std::uint32_t random) {
+  const std::uint64_t newest = std::max(record.run(), record.lease().number());
+  return (std::uint64_t{RunSequence(newest)} + 1) << kRunRandomBits | random;
+}
+
+// A larger run replaces what an older one has done.
+void NoteRun(std::uint64_t run, JobRecord& record) {
+  if (run <= record.run()) return;
+  record.set_run(run);
+  record.clear_holders();
+  record.clear_attempt();
+  Job& job = *record.mutable_job();
+  job.clear_stage();
+  job.clear_stage_index();
+  job.clear_step();
+  job.clear_steps();
+}
+
+std::uint64_t RunToStart(const JobRecord& record) {
+  return record.holders().empty() ? record.lease().number() : record.run();
 }
 
 void SetTimeLimit(base::Duration limit, base::WallTime now, JobRecord& record) {

@@ -2,6 +2,7 @@
 // of them. All functions are pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,15 @@ bool IsTombstone(const v1::JobRecord& record);
 ///   - What creation fixed: a complete record beats a record made up from a result, then the
 ///     older record wins.
 ///   - The larger run wins, with who holds its work and where it is.
+///   - Of the leases to start the job, the one with the larger number wins.
 ///   - Who holds the work: the larger attempt wins, for each (from, stage).
 ///   - Where the job is: the larger (attempt, stage_index, step) wins.
 ///   - How the job ended: an end beats none, and the earlier end wins (EXPIRED follows SUCCEEDED
 ///     of the same end).
 ///   - The flags fetched, evicted and deleted stick. Timings are united by (stage, node), in that
 ///   order.
-/// has_bytes and time_left describe one database only, so the answer does not have them.
+/// has_bytes and the time_left of the record and of its lease describe one database only, so the
+/// answer does not have them.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 
 /// Brings a record into the form in which Join() leaves records. The result is Join(record,
@@ -49,6 +52,28 @@ inline constexpr int kMaxHolders = 256;
 /// no further timing.
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
 inline constexpr int kMaxTimings = 256;
+
+/// Numbers of runs and of claims to start a job (StartLease): the upper half is a sequence, and the
+/// lower half is the claimant's own random number.
+inline constexpr int kRunRandomBits = 32;
+/// Returns the sequence in a number, which is what people are shown.
+constexpr std::uint32_t RunSequence(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number >> kRunRandomBits);
+}
+/// Returns the random half of a number.
+constexpr std::uint32_t RunRandom(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number);
+}
+/// Returns the number of the claim that follows all that the record knows of.
+std::uint64_t NextRun(const v1::JobRecord& record, std::uint32_t random);
+/// Returns the run in which whoever has the record's lease starts the job: that of the work which
+/// instances have already, else the claim's own.
+std::uint64_t RunToStart(const v1::JobRecord& record);
+/// Returns whether work or a result of this run is fenced: the record knows of a larger run.
+inline bool IsFenced(std::uint64_t run, const v1::JobRecord& record) { return run < record.run(); }
+
+/// Joins into the record that the job's work is of this run, or a larger one.
+void NoteRun(std::uint64_t run, v1::JobRecord& record);
 
 /// Sets how long the job may take from now on, and the deadline that people see.
 void SetTimeLimit(base::Duration limit, base::WallTime now, v1::JobRecord& record);

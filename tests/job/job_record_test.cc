@@ -27,6 +27,9 @@ JobRecord RandomRecord(std::mt19937_64& random) {
   if (pick(2) == 0) (*job.mutable_labels())["k" + std::to_string(pick(2))] = "v";
   record.set_result_ttl_s(10 + pick(2));
   record.set_run(static_cast<unsigned>(pick(3)));
+  record.mutable_lease()->set_number(static_cast<unsigned>(pick(3)));
+  record.mutable_lease()->set_claimant("p" + std::to_string(pick(2)));
+  record.mutable_lease()->set_incarnation(static_cast<unsigned>(pick(2)));
   for (int i = pick(4); i > 0; --i) {
     v1::WorkHolder& holder = *record.add_holders();
     holder.set_node_id("n" + std::to_string(pick(2)));
@@ -210,6 +213,44 @@ class JobRecordTest : public QObject {
     const JobRecord joined = Join(a, b);
     QCOMPARE(joined.holders_size(), 2);
     QCOMPARE(LiveNodes(joined), std::string("second second"));
+  }
+
+  void Join_OfTwoClaimsTheLargerNumberWins() {
+    JobRecord first = Ended(Job::RUNNING, 0);
+    first.mutable_job()->clear_end_time();
+    JobRecord second = first;
+    first.mutable_lease()->set_number(std::uint64_t{1} << kRunRandomBits | 9);
+    first.mutable_lease()->set_claimant("proxy-1");
+    second.mutable_lease()->set_number(std::uint64_t{2} << kRunRandomBits | 3);
+    second.mutable_lease()->set_claimant("proxy-2");
+    second.mutable_lease()->mutable_time_left()->set_seconds(2);
+    const JobRecord joined = Join(first, second);
+    QCOMPARE(joined.lease().claimant(), std::string("proxy-2"));
+    QCOMPARE(RunSequence(joined.lease().number()), 2U);
+    // Each database counts the time of a lease itself.
+    QVERIFY(!joined.lease().has_time_left());
+    Normalize(second);
+    QVERIFY(!second.lease().has_time_left());
+  }
+
+  // Work that has begun is gone on with; a job that nobody has begins anew.
+  void RunToStart_IsThatOfTheWorkThatHasBegun() {
+    JobRecord record = Ended(Job::QUEUED, 0);
+    record.mutable_job()->clear_end_time();
+    record.mutable_lease()->set_number(NextRun(record, 7));
+    QCOMPARE(RunToStart(record), std::uint64_t{1} << kRunRandomBits | 7);
+    v1::WorkHolder text = Holder("", "text", 0, "n");
+    text.set_run(RunToStart(record));
+    Place(text, 0, 0, record);
+    QVERIFY(!IsFenced(text.run(), record));
+    record.mutable_lease()->set_number(NextRun(record, 5));
+    QCOMPARE(RunSequence(record.lease().number()), 2U);
+    QCOMPARE(RunToStart(record), text.run());
+    NoteRun(record.lease().number(), record);
+    QCOMPARE(record.holders_size(), 0);
+    QVERIFY(IsFenced(text.run(), record));
+    // A claim is newer than every run, and every claim, that the record knows.
+    QVERIFY(NextRun(record, 0) > record.run());
   }
 
   void Place_MovesForwardOnly() {
