@@ -43,6 +43,7 @@ void FormerSet::Fail(const message::Header& header, const std::string& node_id) 
   spdlog::warn("uid={} stage={} from {} failed: {}", header.uid.ToString(), header.stage,
                header.sender, base::Message(why));
   v1::UpdateJobRequest request;
+  request.set_run(header.run);
   request.mutable_failed()->set_reason(kWorkflowSetLeft);
   request.mutable_failed()->set_message("stage " + header.stage + " on " + node_id + ": " +
                                         base::Message(why));

@@ -34,7 +34,7 @@ void InstanceUpkeep::Run(const std::stop_token& stop) {
 
 void InstanceUpkeep::ExpireJoins() {
   for (const auto& join : parts_.scheduler.ExpireJoins())
-    parts_.updates.Fail(join.header.uid, join.why, join.header.stage);
+    parts_.updates.Fail(join.header, join.why);
 }
 
 // Parts of joins whose job meets at another instance are sent there.

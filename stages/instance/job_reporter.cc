@@ -35,16 +35,18 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
   if (IsEnd(older)) {
     newer.clear_failed();
     newer.clear_cancelled();
+    newer.clear_run();
   }
   for (v1::WorkHolder& holder : *newer.mutable_placed()) {
-    // The database keeps the holder with the largest attempt for each way that a job came.
+    // The database keeps the holder of the largest run and attempt for each way that a job came.
     auto& placed = *older.mutable_placed();
     const auto same = std::ranges::find_if(placed, [&](const v1::WorkHolder& known) {
       return known.stage() == holder.stage() && known.from() == holder.from();
     });
     if (same == placed.end()) {
       placed.Add(std::move(holder));
-    } else if (same->attempt() < holder.attempt()) {
+    } else if (std::pair(same->run(), same->attempt()) <
+               std::pair(holder.run(), holder.attempt())) {
       *same = std::move(holder);
     }
   }

@@ -46,26 +46,29 @@ void JobUpdates::Progressed(const message::Header& header, int step, int steps) 
   reporter_.ReportProgress(header.uid, std::move(progress));
 }
 
-void JobUpdates::Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage) {
+void JobUpdates::Fail(const message::Header& header, const absl::Status& status) {
   v1::UpdateJobRequest request;
+  request.set_run(header.run);
   auto* error = request.mutable_failed();
   const std::string reason = base::GetReason(status).reason;
   if (absl::IsCancelled(status) && leaving_) {
     error->set_reason("INSTANCE_STOPPED");
-    error->set_message("instance " + node_id_ + " was stopped while it computed stage " + stage);
+    error->set_message("instance " + node_id_ + " was stopped while it computed stage " +
+                       header.stage);
   } else if (absl::IsCancelled(status)) {
     request.clear_failed();
     request.set_cancelled(true);
   } else {
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
-    error->set_message("stage " + stage + " on " + node_id_ + ": " + base::Message(status));
+    error->set_message("stage " + header.stage + " on " + node_id_ + ": " + base::Message(status));
   }
-  spdlog::info("uid={} stage={} ended: {}", uid.ToString(), stage, base::Message(status));
-  reporter_.Report(uid, std::move(request));
+  spdlog::info("uid={} stage={} ended: {}", header.uid.ToString(), header.stage,
+               base::Message(status));
+  reporter_.Report(header.uid, std::move(request));
 }
 
 void JobUpdates::FailStopped(const message::Header& header) {
-  Fail(header.uid, absl::CancelledError("the instance was stopped"), header.stage);
+  Fail(header, absl::CancelledError("the instance was stopped"));
 }
 
 void JobUpdates::Report(const base::Uid& uid, v1::UpdateJobRequest update) {

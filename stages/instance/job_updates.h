@@ -32,8 +32,9 @@ class JobUpdates {
   /// This instance holds the job now.
   void Placed(const message::Header& header);
   void Progressed(const message::Header& header, int step, int steps);
-  /// The job ended here with `status`: CANCELLED cancels it, every other status fails it.
-  void Fail(const base::Uid& uid, const absl::Status& status, const std::string& stage);
+  /// The run of the job that `header` is of ended here with `status`: CANCELLED cancels it, every
+  /// other status fails it.
+  void Fail(const message::Header& header, const absl::Status& status);
   /// The instance stops, and nobody else takes the job.
   void FailStopped(const message::Header& header);
   /// Returns whether so many updates wait that no more work should be taken in.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
 #include "spdlog/spdlog.h"
 #include "stages/instance/result_delivery.h"
 #include "stages/runtime/stage_runner.h"
@@ -80,18 +81,23 @@ std::string WorkDelivery::DestinationOf(const runtime::FinishedWork& work) const
 std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
   if (parts_.former_set.FailIfLate(header)) return std::nullopt;
+  if (parts_.scheduler.IsFenced(header)) {
+    spdlog::info("uid={} stage={} run {} is dropped: a later run of the job is here",
+                 header.uid.ToString(), header.stage, job::RunSequence(header.run));
+    return std::nullopt;
+  }
   const std::string reason = base::GetReason(work.outputs.status()).reason;
   const bool handed_over = reason == runtime::kHandedOver;
   const bool elsewhere = handed_over || reason == runtime::kWrongStage;
   if (!work.outputs.ok() && !elsewhere) {
-    parts_.updates.Fail(header.uid, work.outputs.status(), header.stage);
+    parts_.updates.Fail(header, work.outputs.status());
     return std::nullopt;
   }
   if (elsewhere && work.open.empty() && StaysHere(header)) {
     const auto table = parts_.view.routing();
     const auto returned =
         parts_.scheduler.Return(work.item, table->GraphOf(header.app).Predecessors(header.stage));
-    if (!returned.ok()) parts_.updates.Fail(header.uid, returned.status(), header.stage);
+    if (!returned.ok()) parts_.updates.Fail(header, returned.status());
     if (!returned.ok() || *returned) return std::nullopt;
   }
   const absl::Status sent = elsewhere ? Forward(work.item, work.open) : HandOn(work);
@@ -105,7 +111,7 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   const bool again = IsPassing(sent) && !parts_.leaving && parts_.clock.Now() < header.deadline &&
                      !parts_.scheduler.IsCancelled(header.uid);
   if (again) return work;
-  parts_.updates.Fail(header.uid, sent, header.stage);
+  parts_.updates.Fail(header, sent);
   return std::nullopt;
 }
 
@@ -241,6 +247,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   holder.set_incarnation(delivered.endpoint.incarnation());
   holder.set_attempt(delivered.attempt);
   holder.set_routing_epoch(delivered.routing_epoch);
+  holder.set_run(message.header.run);
   holder.set_from(stage);
   holder.set_stage(stage);
   holder.set_stage_index(parts_.view.routing()->StageIndex(message.header.app, stage).value_or(0) +

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "cluster/job/job_record.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -79,10 +80,13 @@ void WorkIntake::TakeIn(node::Received received) {
   // artifacts' bytes.
   const auto pushed =
       parts_.scheduler.Push(item, table->GraphOf(kept.app).Predecessors(kept.stage));
-  if (!pushed.ok()) return parts_.updates.Fail(kept.uid, pushed.status(), kept.stage);
+  if (!pushed.ok()) return parts_.updates.Fail(kept, pushed.status());
   if (*pushed == PushResult::kQueued || *pushed == PushResult::kHeld) {
     // The sender reports this too. But if it died before that, the job would be taken for lost.
     parts_.updates.Placed(kept);
+  } else if (*pushed == PushResult::kFenced) {
+    spdlog::info("uid={} stage={} run {} is dropped: a later run of the job has come here",
+                 kept.uid.ToString(), kept.stage, job::RunSequence(kept.run));
   } else if (*pushed == PushResult::kClosed) {
     left_.push_back(std::move(item));
   }

@@ -141,12 +141,12 @@ class RequestScheduler {
   /// Returns whether a single message may be taken without room: the queue has room, and the joins
   /// are below their limits.
   [[nodiscard]] bool HasReserve() const;
-  /// Queues an item. A second item with the same uid, run, stage, `from` and attempt is dropped, and
-  /// so is an item of a cancelled job. The first item of a larger run drops what is queued and held
-  /// of the job's smaller runs, fences what is being computed of them (IsFenced), and fences what
-  /// still comes of them until the job's deadline. If its stage has several `predecessors` and the item has no
-  /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
-  /// is queued.
+  /// Queues an item. A second item with the same uid, run, stage, `from` and attempt is dropped,
+  /// and so is an item of a cancelled job. The first item of a larger run drops what is queued and
+  /// held of the job's smaller runs, fences what is being computed of them (IsFenced), and fences
+  /// what still comes of them until the job's deadline. If its stage has several `predecessors` and
+  /// the item has no `parts`, it is one branch of a join. It is held until all branches are here,
+  /// and then the join is queued.
   ///
   /// Errors: those of JoinTable::Add. The caller then fails the job.
   absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
