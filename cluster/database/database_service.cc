@@ -104,8 +104,7 @@ grpc::Status DatabaseService::UpdateJob(grpc::ServerContext*, const v1::UpdateJo
   return Answer(response, [&] { return store_.Update(*request); });
 }
 
-grpc::Status DatabaseService::ClaimStart(grpc::ServerContext*,
-                                         const v1::ClaimStartRequest* request,
+grpc::Status DatabaseService::ClaimStart(grpc::ServerContext*, const v1::ClaimStartRequest* request,
                                          v1::ClaimStartResponse* response) {
   return Answer(response, [&] { return store_.Claim(*request); });
 }

@@ -310,6 +310,17 @@ JobStore::Summaries JobStore::SummariesOf(std::span<const int> buckets,
   return summaries;
 }
 
+std::vector<base::Uid> JobStore::Tombstones(const Filter& filter) const {
+  std::vector<base::Uid> uids;
+  for (const auto& shard : shards_) shard->AddTombstones(filter, uids);
+  return uids;
+}
+
+bool JobStore::Drop(const base::Uid& uid, JobRecord record) {
+  job::Normalize(record);
+  return ShardOf(uid).Drop(uid, record);
+}
+
 JobStoreStats JobStore::stats() const {
   const StoreShared& shared = *shared_;
   return {.records = shared.records.used(),
@@ -322,6 +333,7 @@ JobStoreStats JobStore::stats() const {
           .fetched_tombstones = shared.fetched_tombstones,
           .expired_tombstones = shared.expired_tombstones,
           .deleted_tombstones = shared.deleted_tombstones,
+          .tombstones_forgotten = shared.tombstones_forgotten,
           .stored = shared.stored,
           .late_results = shared.late_results,
           .refused_results = shared.refused_results,

@@ -74,6 +74,10 @@ Phase PhaseOf(const JobRecord& record) {
 
 bool IsTombstone(Phase phase) { return phase > Phase::kEnded; }
 
+// Returns whether the tombstone must outlive every copy of the job. Expired copies end by
+// themselves.
+bool LongTombstone(Phase phase) { return IsTombstone(phase) && phase != Phase::kExpired; }
+
 std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
   switch (phase) {
     case Phase::kFetched:
@@ -334,6 +338,7 @@ StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record
   timers_.Set(entry, shared_.clock.Now() + left.value_or(kUnknownTimeLimit));
   if (!known && shared_.hooks.made) shared_.hooks.made(WithTimeLeft(entry));
   Committed(entry, CopyOf(entry.record, left));
+  if (entry.phase != Phase::kOpen) entry.open_until = {};  // It was not open here.
   return &entry;
 }
 
@@ -344,8 +349,11 @@ base::Duration StoreShard::LifeOf(const JobRecord& record) const {
       return {};
     case Phase::kEnded:
       return std::chrono::seconds(record.result_ttl_s());
+    case Phase::kExpired:
+      return shared_.options.tombstone_ttl;  // Every database expires its copy by itself.
     default:
-      return shared_.options.tombstone_ttl;
+      // As long as a copy may live that has not heard of it. tombstone_ttl is the margin.
+      return shared_.options.tombstone_ttl + std::chrono::seconds(record.result_ttl_s());
   }
 }
 
@@ -409,7 +417,8 @@ void StoreShard::NoteMissing(const JobEntry& entry) {
 
 void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   const Phase phase = PhaseOf(entry.record);
-  const bool changed = phase != entry.phase;
+  const Phase was = entry.phase;
+  const bool changed = phase != was;
   if (changed) {
     if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
     if (auto* const count = TombstonesOf(phase, shared_)) ++*count;
@@ -429,7 +438,13 @@ void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   // A phase's time runs from its beginning, and a record that completes a made-up one may change
   // how long it lasts.
   const base::Duration life = LifeOf(entry.record);
-  base::MonotonicTime due = changed ? shared_.clock.Now() + life : entry.due + (life - entry.life);
+  base::MonotonicTime due = entry.due + (life - entry.life);
+  if (changed) {
+    if (was == Phase::kOpen) entry.open_until = entry.due;
+    due = shared_.clock.Now() + life;
+    // Another database may have the job open until its deadline, and only then ended.
+    if (LongTombstone(phase)) due = std::max(due, entry.open_until + life);
+  }
   // A copy's time stands still on its way, so the copy that has the least left is the truest.
   if (copy.phase == phase && copy.due.has_value()) due = std::min(due, *copy.due);
   SetDue(due, entry);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/store_shard.h"
 #include "cluster/job/job_record.h"
@@ -241,7 +242,18 @@ void StoreShard::Expire(JobEntry& entry) {
 
 void StoreShard::ForgetOldestTombstone() {
   const base::MutexLock lock(mutex_);
-  if (!tombstones_.entries.empty()) Erase(*tombstones_.entries.begin()->second);
+  if (tombstones_.entries.empty()) return;
+  ++shared_.tombstones_forgotten;
+  Erase(*tombstones_.entries.begin()->second);
+}
+
+bool StoreShard::Drop(const base::Uid& uid, const v1::JobRecord& record) {
+  const base::MutexLock lock(mutex_);
+  JobEntry* const entry = Find(uid);
+  if (entry == nullptr || entry->held) return false;
+  if (base::CanonicalBytes(entry->record) != base::CanonicalBytes(record)) return false;
+  Erase(*entry);
+  return true;
 }
 
 void StoreShard::EvictOldestStreamed() {

@@ -40,17 +40,35 @@ JobRecord Origin(const JobRecord& record) {
   return origin;
 }
 
+// Clears what a deleted job does not keep.
+void Shed(JobRecord& record) {
+  record.clear_holders();
+  record.clear_lease();
+  Job& job = *record.mutable_job();
+  job.clear_parameters();
+  job.clear_inputs();
+  job.clear_labels();
+  job.clear_timings();
+}
+
 // The key orders all origins, down to their bytes: whichever record is `a`, every database picks
-// the same one. A record that a database made up from a result has no fingerprint, and so comes
-// last.
+// the same one. What a deleted job keeps comes before the rest of it, so that the order is the same
+// before and after the deletion. A record that a database made up from a result has no fingerprint,
+// and so comes last.
 JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
   JobRecord origin_a = Origin(a);
   JobRecord origin_b = Origin(b);
-  const auto key = [](const JobRecord& origin) {
+  std::string bytes_a = base::CanonicalBytes(origin_a);
+  std::string bytes_b = base::CanonicalBytes(origin_b);
+  if (bytes_a == bytes_b) return origin_a;
+  const auto key = [](const JobRecord& origin, std::string bytes) {
+    JobRecord kept = origin;
+    Shed(kept);
     return std::tuple(origin.fingerprint().empty(), FromTimestamp(origin.job().create_time()),
-                      base::CanonicalBytes(origin));
+                      base::CanonicalBytes(kept), std::move(bytes));
   };
-  return key(origin_b) < key(origin_a) ? std::move(origin_b) : std::move(origin_a);
+  return key(origin_b, std::move(bytes_b)) < key(origin_a, std::move(bytes_a)) ? origin_b
+                                                                               : origin_a;
 }
 
 // Holds the place of a node in a job's work; whatever else a holder has is joined.
@@ -230,6 +248,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   }
   joined.set_deleted(a.deleted() || b.deleted());
   JoinTimings(a.job(), b.job(), job);
+  if (joined.deleted()) Shed(joined);
   return joined;
 }
 
@@ -265,6 +284,7 @@ void Normalize(JobRecord& record) {
   }
   if (fetched) job.mutable_result()->set_fetched(true);
   if (evicted) job.mutable_result()->set_evicted(true);
+  if (record.deleted()) Shed(record);
 }
 
 bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
@@ -279,7 +299,7 @@ bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record)
       *at = std::move(joined);
       news = true;
     }
-  } else {
+  } else if (!record.deleted()) {
     if (holders.size() >= kMaxHolders) return news;
     Insert(holder, static_cast<int>(at - holders.begin()), holders);
     news = true;
@@ -297,6 +317,7 @@ bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record)
 }
 
 bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
+  if (record.deleted()) return false;
   auto& timings = *record.mutable_job()->mutable_timings();
   const auto at = std::ranges::lower_bound(timings, PlaceOf(timing), {}, PlaceOf);
   if (at != timings.end() && PlaceOf(*at) == PlaceOf(timing)) {

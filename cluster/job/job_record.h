@@ -33,6 +33,8 @@ bool IsTombstone(const v1::JobRecord& record);
 ///     of the same end).
 ///   - The flags fetched, evicted and deleted stick. Timings are united by (stage, node), in that
 ///   order.
+///   - A deleted job, which nobody sees, has no parameters, inputs, labels, holders, lease and
+///   timings: a tombstone lives long, so it must be small.
 /// has_bytes and the time_left of the record and of its lease describe one database only, so the
 /// answer does not have them.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
@@ -43,13 +45,13 @@ v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 void Normalize(v1::JobRecord& record);
 
 /// Joins into the record that `holder` has the work and has done `step` of `steps`. Returns true
-/// when that is news. A record with kMaxHolders takes no further holder, and none takes one of an
-/// older run.
+/// when that is news. A deleted record takes no holder. A record with kMaxHolders takes no further
+/// holder, and none takes one of an older run.
 bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
 
-/// Joins a timing into the record. Returns true when that is news. A record with kMaxTimings takes
-/// no further timing.
+/// Joins a timing into the record. Returns true when that is news. A deleted record takes none, and
+/// a record with kMaxTimings takes no further one.
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
 inline constexpr int kMaxTimings = 256;
 

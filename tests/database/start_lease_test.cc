@@ -162,8 +162,7 @@ class StartLeaseTest : public QObject {
     f.CopyTo(peer.store);
     f.clock.Advance(2s);
     const v1::JobRecord claimed = f.Claim("proxy-2", 22).record();
-    const auto renewed =
-        peer.store.Claim(ClaimBy("proxy-2", f.uid, claimed.lease().number()));
+    const auto renewed = peer.store.Claim(ClaimBy("proxy-2", f.uid, claimed.lease().number()));
     QVERIFY(renewed.ok() && renewed->granted());
     QCOMPARE(renewed->record().lease().number(), claimed.lease().number());
   }

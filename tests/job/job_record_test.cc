@@ -25,6 +25,8 @@ JobRecord RandomRecord(std::mt19937_64& random) {
   job.mutable_create_time()->set_seconds(pick(2));
   if (pick(3) > 0) record.set_fingerprint(pick(2) == 0 ? "f" : "g");
   if (pick(2) == 0) (*job.mutable_labels())["k" + std::to_string(pick(2))] = "v";
+  if (pick(3) == 0) job.add_inputs()->set_name("i" + std::to_string(pick(2)));
+  if (pick(3) == 0) job.set_priority(pick(2));
   record.set_result_ttl_s(10 + pick(2));
   record.set_run(static_cast<unsigned>(pick(3)));
   record.mutable_lease()->set_number(static_cast<unsigned>(pick(3)));
@@ -213,6 +215,37 @@ class JobRecordTest : public QObject {
     const JobRecord joined = Join(a, b);
     QCOMPARE(joined.holders_size(), 2);
     QCOMPARE(LiveNodes(joined), std::string("second second"));
+  }
+
+  // A tombstone lives long, and nobody sees a deleted job.
+  void Join_ADeletedJobIsSmall() {
+    JobRecord record = Ended(Job::SUCCEEDED, 4);
+    record.set_fingerprint("f");
+    record.mutable_lease()->set_number(7);
+    *record.add_holders() = Holder("", "text", 0, "n");
+    Job& job = *record.mutable_job();
+    job.set_request_id("r");
+    (*job.mutable_parameters()->mutable_fields())["prompt"].set_string_value("long");
+    (*job.mutable_labels())["user"] = "ann";
+    job.add_inputs()->set_name("image");
+    job.add_timings()->set_stage("text");
+    JobRecord deleted = record;
+    deleted.set_deleted(true);
+    const JobRecord joined = Join(record, deleted);
+    QVERIFY(!joined.job().has_parameters());
+    QCOMPARE(joined.job().labels_size() + joined.job().inputs_size() + joined.job().timings_size(),
+             0);
+    QCOMPARE(joined.holders_size(), 0);
+    QVERIFY(!joined.has_lease());
+    // What tells whose it is stays.
+    QCOMPARE(joined.fingerprint(), std::string("f"));
+    QCOMPARE(joined.job().request_id(), std::string("r"));
+    Normalize(deleted);
+    QVERIFY(Same(deleted, joined));
+    v1::StageTiming timing;
+    QVERIFY(!AddTiming(timing, deleted));
+    Place(Holder("", "other", 1, "n"), 1, 2, deleted);
+    QCOMPARE(deleted.holders_size(), 0);
   }
 
   void Join_OfTwoClaimsTheLargerNumberWins() {
