@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "cluster/base/mutex.h"
-#include "cluster/database/job_store.h"
 #include "tests/proxy/proxy_cluster.h"
 #include "tests/test_main.h"
 
@@ -36,11 +35,17 @@ class LateDatabase final : public v1::DatabaseService::Service {
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return created_ > 0; });
   }
   [[nodiscard]] int claims() const { return claims_; }
+  /// Returns whether nobody has the lease of the last job that was made.
+  bool IsFree() {
+    const base::MutexLock lock(mutex_);
+    return !store_.Get(uid_)->lease().has_time_left();
+  }
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
     const grpc::Status status = Told(store_.Create(request->record()), *response);
     base::MutexLock lock(mutex_);
+    uid_ = request->record().job().uid();
     const bool is_first = ++created_ == 1;
     changed_.NotifyAll();
     if (is_first) {
@@ -76,6 +81,7 @@ class LateDatabase final : public v1::DatabaseService::Service {
   base::Mutex mutex_;
   base::CondVar changed_;
   int created_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string uid_ ABSL_GUARDED_BY(mutex_);
   bool may_answer_ ABSL_GUARDED_BY(mutex_) = false;
   rpc::Server server_{rpc::ServerOptions{}};
 };
@@ -112,7 +118,7 @@ class StartTest : public QObject {
     LateCluster cluster;
     const v1::SubmitJobRequest request = RequestWithId();
     absl::StatusOr<Job> late;
-    std::thread other([&] { late = cluster.first.Submit(request); });
+    std::jthread other([&] { late = cluster.first.Submit(request); });
     cluster.database.AwaitCreation();
     const auto job = cluster.second.Submit(request);
     const auto received = cluster.instance.Receive();
@@ -131,9 +137,9 @@ class StartTest : public QObject {
     LateCluster cluster;
     const v1::SubmitJobRequest request = RequestWithId();
     absl::StatusOr<Job> late;
-    std::thread other([&] { late = cluster.first.Submit(request); });
+    std::jthread other([&] { late = cluster.first.Submit(request); });
     cluster.database.AwaitCreation();
-    testing::Pause(2 * kShortLease);
+    QVERIFY(Eventually([&] { return cluster.database.IsFree(); }));
     cluster.database.Answer();
     other.join();
     QVERIFY2(late.ok(), late.status().ToString().c_str());
