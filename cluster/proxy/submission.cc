@@ -408,8 +408,8 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
   if (!started.ok()) {
     claim.Release(record.job().uid());
     // With a request_id the record stays: the client's retry finds the job and starts what has not
-    // begun. Without one nobody could ask for the job again, and
-    // a message that can never be sent makes every retry fail, so such a record goes.
+    // begun. Without one nobody could ask for the job again, and a message that can never be sent
+    // makes every retry fail, so such a record goes.
     const bool hopeless = absl::IsInvalidArgument(started.status());
     if (hopeless || request.request_id().empty()) (void)records_.Delete(order.uid);
     return started.status();
