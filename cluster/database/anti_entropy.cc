@@ -8,7 +8,9 @@
 #include <numeric>
 #include <span>
 #include <unordered_map>
+#include <utility>
 
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/database/digest.h"
@@ -55,8 +57,8 @@ std::span<const base::Uid> TakeFront(std::span<const base::Uid>& uids, std::size
 
 }  // namespace
 
-AntiEntropy::AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options,
-                         const JobStore& store, Replicator& replicator, base::Clock& clock)
+AntiEntropy::AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options, JobStore& store,
+                         Replicator& replicator, base::Clock& clock)
     : view_(view),
       options_(std::move(options)),
       store_(store),
@@ -347,13 +349,27 @@ AntiEntropyStats AntiEntropy::stats() const {
 }
 
 void AntiEntropy::Run(const std::stop_token& stop) {
-  std::vector<std::string> databases;
+  Members seen, told;
+  std::vector<base::Uid> not_ours;
+  base::MonotonicTime next_look;
   while (!stop.stop_requested()) {
-    if (std::vector<std::string> now = NodeIds(*view_.routing()); now != databases) {
-      databases = std::move(now);
-      // When the table does not name this instance, it keeps its jobs: it may only be missing for a
-      // moment.
-      if (std::ranges::binary_search(databases, options_.node_id)) HandOn(databases);
+    const std::shared_ptr<const node::Routing> routing = view_.routing();
+    Members now;
+    for (const v1::Endpoint& database : routing->table().databases())
+      now.emplace(database.node_id(), database.incarnation());
+    // When the table does not name this instance, it keeps its jobs: it may only be missing for a
+    // moment.
+    const bool is_member = now.contains(options_.node_id);
+    if (now != seen) {
+      if (is_member) HandOn(NotOurs(NodeIds(*routing)));
+      seen = std::move(now);
+      not_ours.clear();
+      next_look = clock_.Now() + base::Scaled(options_.drop_after);
+    } else if (is_member && clock_.Now() >= next_look) {
+      if (told != seen) TellNewKeepers(std::exchange(told, seen), seen);
+      if (not_ours.empty()) not_ours = NotOurs(NodeIds(*routing));
+      DropHandedOn(*routing, not_ours);
+      if (not_ours.empty()) next_look = clock_.Now() + base::Scaled(options_.interval);
     }
     while (const std::optional<v1::Endpoint> peer = NextDue()) {
       if (stop.stop_requested()) return;
@@ -363,19 +379,88 @@ void AntiEntropy::Run(const std::stop_token& stop) {
   }
 }
 
-void AntiEntropy::HandOn(const std::vector<std::string>& databases) {
+std::vector<base::Uid> AntiEntropy::NotOurs(const std::vector<std::string>& databases) const {
   const auto not_ours = [&](const base::Uid& uid) {
     return !Keeps(uid, options_.node_id, databases, options_.copies);
   };
+  std::vector<base::Uid> uids = store_.Tombstones(not_ours);
   std::array<int, kBuckets> all{};
   std::iota(all.begin(), all.end(), 0);
   for (const std::vector<v1::JobSummary>& bucket : store_.SummariesOf(all, not_ours)) {
-    for (const v1::JobSummary& job : bucket) {
-      const base::Uid uid = *UidOfBytes(job.uid());
-      replicator_.Enqueue(uid, Change::kRecord);
-      if (job.has_bytes()) replicator_.Enqueue(uid, Change::kResultBytes);
+    for (const v1::JobSummary& job : bucket) uids.push_back(*UidOfBytes(job.uid()));
+  }
+  return uids;
+}
+
+void AntiEntropy::HandOn(const std::vector<base::Uid>& uids) {
+  for (const base::Uid& uid : uids) {
+    replicator_.Enqueue(uid, Change::kRecord);
+    if (store_.FindResult(uid) != nullptr) replicator_.Enqueue(uid, Change::kResultBytes);
+  }
+}
+
+void AntiEntropy::TellNewKeepers(const Members& before, const Members& now) {
+  std::vector<std::string> databases, former;
+  for (const auto& [id, incarnation] : now) databases.push_back(id);
+  for (const auto& [id, incarnation] : before) former.push_back(id);
+  // A database that has restarted may have lost what it had.
+  const auto is_new = [&](const base::Uid& uid, const std::string& id) {
+    const auto known = before.find(id);
+    const bool is_same = known != before.end() && known->second == now.at(id);
+    return id != options_.node_id && !(is_same && Keeps(uid, id, former, options_.copies));
+  };
+  const auto ours = [&](const base::Uid& uid) {
+    return Keeps(uid, options_.node_id, databases, options_.copies);
+  };
+  for (const base::Uid& uid : store_.Tombstones(ours)) {
+    for (const std::string* keeper : KeepersOf(uid, databases, options_.copies)) {
+      if (is_new(uid, *keeper)) replicator_.EnqueueFor(*keeper, uid, Change::kRecord);
     }
   }
+}
+
+void AntiEntropy::DropHandedOn(const node::Routing& routing, std::vector<base::Uid>& not_ours) {
+  const std::vector<std::string> databases = NodeIds(routing);
+  std::set<std::string> away;
+  std::vector<base::Uid> missing;
+  for (std::size_t i = 0; i < kDropsAtOnce && !not_ours.empty(); ++i) {
+    const base::Uid uid = not_ours.back();
+    not_ours.pop_back();
+    const std::vector<v1::JobRecord> record = store_.Records(std::vector{uid});
+    if (record.empty()) continue;  // It was forgotten meanwhile.
+    const auto keepers = KeepersOf(uid, databases, options_.copies);
+    const bool all_have_it = std::ranges::all_of(keepers, [&](const std::string* id) {
+      const auto keeper = routing.FindDatabase(*id);
+      return keeper.has_value() && Has(*keeper, record.front(), away);
+    });
+    // A job that has changed since is looked at again in the next round.
+    if (!all_have_it) {
+      missing.push_back(uid);
+    } else if (store_.Drop(uid, record.front())) {
+      const base::MutexLock lock(mutex_);
+      ++stats_.handed_over;
+    }
+  }
+  HandOn(missing);
+}
+
+bool AntiEntropy::Has(const v1::Endpoint& keeper, const v1::JobRecord& record,
+                      std::set<std::string>& away) {
+  if (away.contains(keeper.node_id())) return false;
+  v1::DatabaseService::Stub stub(rpc::MakeChannel(keeper.address()));
+  v1::GetJobRecordRequest request;
+  request.set_uid(record.job().uid());
+  absl::StatusOr<v1::JobRecord> theirs =
+      rpc::Call(stub, &v1::DatabaseService::Stub::GetJob, request, options_.call_timeout);
+  if (absl::IsUnavailable(theirs.status()) || absl::IsDeadlineExceeded(theirs.status()))
+    away.insert(keeper.node_id());
+  // A deleted job has nothing that could be missing.
+  if (!theirs.ok()) return base::GetReason(theirs.status()).metadata.contains("deleted");
+  const bool has_bytes = theirs->has_bytes() || job::IsTombstone(*theirs);
+  const auto uid = base::Uid::Parse(record.job().uid());
+  if (!has_bytes && uid.has_value() && store_.FindResult(*uid) != nullptr) return false;
+  job::Normalize(*theirs);
+  return base::CanonicalBytes(job::Join(record, *theirs)) == base::CanonicalBytes(*theirs);
 }
 
 std::optional<v1::Endpoint> AntiEntropy::NextDue() {

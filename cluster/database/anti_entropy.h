@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -32,6 +33,9 @@ struct AntiEntropyOptions {
   /// lacking the same results (it may be full).
   base::Duration first_pause = std::chrono::milliseconds(500);
   base::Duration call_timeout = std::chrono::seconds(5);
+  /// How long the databases of the routing must have been the same before this one drops jobs that
+  /// others keep. It is longer than a database takes to restart.
+  base::Duration drop_after = std::chrono::seconds(30);
 };
 
 /// Totals since the start.
@@ -40,6 +44,7 @@ struct AntiEntropyStats {
   std::uint64_t failures = 0;  ///< Comparisons that failed.
   std::uint64_t nonsense = 0;  ///< Answers that cannot be right; they were ignored.
   std::uint64_t records_pushed = 0, results_pushed = 0, records_asked = 0, results_asked = 0;
+  std::uint64_t handed_over = 0;  ///< Jobs that were dropped, because their keepers have them.
 };
 
 /// The database that started later asks the one that started earlier. It asks when either of them
@@ -49,7 +54,9 @@ struct AntiEntropyStats {
 ///
 /// A tombstone alone is no difference, because each instance forgets its own tombstones in time.
 /// But a peer that still holds the job as alive is told of the tombstone. Whenever the set of
-/// databases changes, this database hands on the jobs that are no longer its own to keep.
+/// databases changes, this database hands on the jobs that are no longer its own to keep,
+/// tombstones included. It drops them once every keeper says that it has them, so that it does not
+/// bring back later what was deleted or fetched meanwhile.
 ///
 /// Ownership: owns its thread and connections. Borrows store, replicator and clock.
 /// Threading: thread-safe.
@@ -59,8 +66,10 @@ class AntiEntropy {
  public:
   static constexpr int kMaxSummaries = 65'536;   ///< Per answer, unless one bucket alone has more.
   static constexpr int kMaxUidsPerCall = 4'096;  ///< In each list of SendJobsRequest.
+  /// Jobs that are looked at before the comparisons get their turn again.
+  static constexpr std::size_t kDropsAtOnce = 64;
 
-  AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options, const JobStore& store,
+  AntiEntropy(const node::ClusterView& view, AntiEntropyOptions options, JobStore& store,
               Replicator& replicator, base::Clock& clock = base::SystemClock());
   ~AntiEntropy();
   AntiEntropy(const AntiEntropy&) = delete;
@@ -112,10 +121,24 @@ class AntiEntropy {
     }
   };
 
+  /// The databases of a routing table, each with its incarnation.
+  using Members = std::map<std::string, std::uint64_t>;
+
   void Run(const std::stop_token& stop);
-  /// Sends jobs that this instance holds but should not keep to their keepers. No comparison finds
-  /// these jobs, since a comparison covers only jobs that both sides should keep.
-  void HandOn(const std::vector<std::string>& databases);
+  /// Returns the jobs that this instance holds but should not keep, tombstones included. No
+  /// comparison finds these jobs, since a comparison covers only jobs that both sides should keep.
+  std::vector<base::Uid> NotOurs(const std::vector<std::string>& databases) const;
+  /// Sends these jobs to their keepers.
+  void HandOn(const std::vector<base::Uid>& uids);
+  /// Sends the tombstones that this instance keeps to those who keep them too now and did not when
+  /// the databases were `before`. A comparison does not: it leaves tombstones out.
+  void TellNewKeepers(const Members& before, const Members& now);
+  /// Drops of the jobs in `not_ours` those that all their keepers have, hands on the others again,
+  /// and takes both off the list, kDropsAtOnce at a time.
+  void DropHandedOn(const node::Routing& routing, std::vector<base::Uid>& not_ours);
+  /// Returns whether the keeper has all of the job that `record` says. Notes in `away` that it does
+  /// not answer.
+  bool Has(const v1::Endpoint& keeper, const v1::JobRecord& record, std::set<std::string>& away);
   std::optional<v1::Endpoint> NextDue();
   void Schedule(const v1::Endpoint& peer, const absl::StatusOr<bool>& equal);
   /// Adds one bucket to the plan. Returns false when `theirs` cannot be right.
@@ -130,7 +153,7 @@ class AntiEntropy {
 
   const node::ClusterView& view_;
   const AntiEntropyOptions options_;
-  const JobStore& store_;
+  JobStore& store_;
   Replicator& replicator_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;

@@ -125,7 +125,8 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
           std::make_unique<AntiEntropy>(view,
                                         AntiEntropyOptions{.node_id = options_.node_id,
                                                            .copies = options_.copies,
-                                                           .interval = options_.compare_interval},
+                                                           .interval = options_.compare_interval,
+                                                           .drop_after = options_.drop_after},
                                         *store_, *replicator_, clock)),
       service_(std::make_unique<DatabaseService>(
           options_.node_id, *store_, *replicator_, *anti_entropy_, *values_,
@@ -330,6 +331,9 @@ void DatabaseNode::ExportMetrics() {
   counter("onepiece_jobs_lost_total", "Jobs that ended FAILED with LOST", stats.lost);
   counter("onepiece_jobs_overdue_total", "Jobs that ended FAILED with DEADLINE_EXCEEDED",
           stats.deadline_exceeded);
+  counter("onepiece_tombstones_forgotten_total",
+          "Tombstones forgotten before their time, for want of room for records",
+          stats.tombstones_forgotten);
   counter("onepiece_job_records_refused_total", "Records refused for want of room",
           stats.refused_records);
   const PeerStats replication = replicator_->stats();
@@ -350,6 +354,9 @@ void DatabaseNode::ExportMetrics() {
   counter("onepiece_replication_repaired_results_total",
           "Results that a comparison found missing here or there",
           compared.results_pushed + compared.results_asked);
+  counter("onepiece_replication_handed_over_total",
+          "Jobs dropped here because the databases that keep them now have them",
+          compared.handed_over);
   counter("onepiece_replication_nonsense_total", "Answers of peers that cannot be right",
           compared.nonsense);
   gauge("onepiece_replication_waiting_records", "Records that wait to be replicated",

@@ -38,6 +38,8 @@ struct DatabaseNodeOptions {
   bool read_only = false;  ///< Refuse purges by people.
   v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;
   base::Duration compare_interval = std::chrono::seconds(30);  ///< Scaled.
+  /// As in AntiEntropyOptions.
+  base::Duration drop_after = std::chrono::seconds(30);
   base::Duration sweep_interval = std::chrono::milliseconds(200);
   /// How long peers may take to send a result that this instance lacks. Scaled.
   base::Duration lost_after = std::chrono::seconds(5);

@@ -150,6 +150,11 @@ grpc::Status DatabaseService::UpdateJob(grpc::ServerContext*, const v1::UpdateJo
   return Answer(response, [&] { return store_.Update(*request); });
 }
 
+grpc::Status DatabaseService::ClaimStart(grpc::ServerContext*, const v1::ClaimStartRequest* request,
+                                         v1::ClaimStartResponse* response) {
+  return Answer(response, [&] { return store_.Claim(*request); });
+}
+
 grpc::Status DatabaseService::GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
                                      v1::JobRecord* response) {
   return Answer(response, [&] { return store_.Get(request->uid()); });

@@ -69,6 +69,8 @@ class DatabaseService final
                          google::protobuf::Empty* response) override;
   grpc::Status PurgeResults(grpc::ServerContext* context, const v1::PurgeResultsRequest* request,
                             v1::PurgeResultsResponse* response) override;
+  grpc::Status ClaimStart(grpc::ServerContext* context, const v1::ClaimStartRequest* request,
+                          v1::ClaimStartResponse* response) override;
   grpc::Status ReplicateJobs(grpc::ServerContext* context, const v1::ReplicateJobsRequest* request,
                              v1::ReplicateJobsResponse* response) override;
   grpc::Status CompareJobs(grpc::ServerContext* context, const v1::CompareJobsRequest* request,

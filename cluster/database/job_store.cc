@@ -36,6 +36,11 @@ StoreShard::TimeLeft TimeLeftOf(const JobRecord& record) {
   return job::FromProto(record.time_left());
 }
 
+StoreShard::TimeLeft LeaseLeftOf(const JobRecord& record) {
+  if (!record.lease().has_time_left()) return std::nullopt;
+  return job::FromProto(record.lease().time_left());
+}
+
 /// Returns the filter of a list request. It borrows `request`.
 StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
   return [&request](const Job& job, Job::State state) {
@@ -90,6 +95,11 @@ absl::StatusOr<v1::CreateJobResponse> JobStore::Create(JobRecord record) {
   return RecordsFull();
 }
 
+absl::StatusOr<v1::ClaimStartResponse> JobStore::Claim(const v1::ClaimStartRequest& request) {
+  ONEPIECE_ASSIGN_OR_RETURN(const base::Uid uid, ParseUid(request.uid()));
+  return ShardOf(uid).Claim(uid, request);
+}
+
 absl::StatusOr<JobRecord> JobStore::Update(const v1::UpdateJobRequest& request) {
   ONEPIECE_ASSIGN_OR_RETURN(const base::Uid uid, ParseUid(request.uid()));
   return ShardOf(uid).Update(uid, request);
@@ -132,9 +142,12 @@ void JobStore::Merge(std::span<const JobRecord> records) {
     }
     JobRecord theirs = incoming;
     const StoreShard::TimeLeft left = TimeLeftOf(incoming);
+    const StoreShard::TimeLeft lease_left = LeaseLeftOf(incoming);
     job::Normalize(theirs);
-    bool merged = ShardOf(*uid).Merge(*uid, theirs, left);
-    while (!merged && ForgetOldestTombstone()) merged = ShardOf(*uid).Merge(*uid, theirs, left);
+    StoreShard& shard = ShardOf(*uid);
+    bool merged = shard.Merge(*uid, theirs, left);
+    while (!merged && ForgetOldestTombstone()) merged = shard.Merge(*uid, theirs, left);
+    if (merged) shard.ExtendLease(*uid, theirs.lease().number(), lease_left);
     if (!merged) ++shared_->refused_records;
   }
 }
@@ -298,6 +311,17 @@ JobStore::Summaries JobStore::SummariesOf(std::span<const int> buckets,
   return summaries;
 }
 
+std::vector<base::Uid> JobStore::Tombstones(const Filter& filter) const {
+  std::vector<base::Uid> uids;
+  for (const auto& shard : shards_) shard->AddTombstones(filter, uids);
+  return uids;
+}
+
+bool JobStore::Drop(const base::Uid& uid, JobRecord record) {
+  job::Normalize(record);
+  return ShardOf(uid).Drop(uid, record);
+}
+
 JobStoreStats JobStore::stats() const {
   const StoreShared& shared = *shared_;
   return {.records = shared.records.used(),
@@ -310,6 +334,7 @@ JobStoreStats JobStore::stats() const {
           .fetched_tombstones = shared.fetched_tombstones,
           .expired_tombstones = shared.expired_tombstones,
           .deleted_tombstones = shared.deleted_tombstones,
+          .tombstones_forgotten = shared.tombstones_forgotten,
           .stored = shared.stored,
           .late_results = shared.late_results,
           .refused_results = shared.refused_results,

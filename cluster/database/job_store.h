@@ -50,11 +50,15 @@ class JobStore {
   /// Stores a new record as QUEUED. If the job is known, even as deleted, returns its record
   /// instead.
   absl::StatusOr<v1::CreateJobResponse> Create(v1::JobRecord record);
+  /// Takes or renews the lease to start an open job: `start_lease` from now on. Granted while
+  /// nobody else has the lease. A renewal is granted even late, as long as nobody has claimed
+  /// since.
+  absl::StatusOr<v1::ClaimStartResponse> Claim(const v1::ClaimStartRequest& request);
   /// Moves a job forward. A job that has ended accepts only timings.
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
-  /// Keeps a result. The first result of a job wins. `kind` is kResult or kReplica. When there is
-  /// no room, the store drops expired results and then, if JobStoreOptions::evict says so, evicts
-  /// results that were sent to their client, the oldest first.
+  /// Keeps a result. The first result of a job's largest run wins. `kind` is kResult or kReplica.
+  /// When there is no room, the store drops expired results and then, if JobStoreOptions::evict
+  /// says so, evicts results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
   /// Ends a job as its record proposes, or, when nothing is proposed and a result is kept with
@@ -135,6 +139,11 @@ class JobStore {
   /// Returns the jobs that these buckets of DigestsFor(filter) cover, in one walk of the same kind.
   /// The lists of other buckets are empty.
   Summaries SummariesOf(std::span<const int> buckets, const Filter& filter) const;
+  /// Returns the tombstones that `filter` accepts, in a walk of the same kind.
+  std::vector<base::Uid> Tombstones(const Filter& filter) const;
+  /// Forgets a job that others keep, with its bytes. `record` is what they are known to have.
+  /// Returns false when the job has changed since, is held, or is not here.
+  bool Drop(const base::Uid& uid, v1::JobRecord record);
   JobStoreStats stats() const;
 
  private:

@@ -22,9 +22,14 @@ struct JobStoreOptions {
   std::int64_t max_record_bytes = std::int64_t{512} << 20;
   /// Evict results that were sent to their client when there is no room for others.
   bool evict = true;
+  /// How long a tombstone lives at least. That of a job that was deleted, fetched or evicted lives
+  /// longer, by the time in which another database may still have the job as alive: until the job's
+  /// deadline, and for its result_ttl_s.
   base::Duration tombstone_ttl = std::chrono::hours(1);
   /// A holder that has not been alive for this long has lost its jobs.
   base::Duration holder_grace = std::chrono::seconds(1);
+  /// How long a claim to start a job holds, unless it is renewed. Scaled.
+  base::Duration start_lease = std::chrono::seconds(2);
 };
 
 struct StoreMode {
@@ -83,6 +88,8 @@ struct JobStoreStats {
   std::int64_t missing_results = 0;
   std::int64_t spilled_results = 0, spilled_bytes = 0;
   std::int64_t fetched_tombstones = 0, expired_tombstones = 0, deleted_tombstones = 0;
+  /// Tombstones that made room for other records before their time.
+  std::uint64_t tombstones_forgotten = 0;
   std::uint64_t stored = 0, late_results = 0, refused_results = 0, evicted_results = 0;
   std::uint64_t expired = 0, lost = 0, deadline_exceeded = 0, refused_records = 0;
   std::uint64_t lost_on_restart = 0;

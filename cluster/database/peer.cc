@@ -31,6 +31,7 @@ std::optional<message::Message> ReplicaOf(const JobStore& store, const base::Uid
   message.header.kind = message::Kind::kReplica;
   message.header.uid = uid;
   message.header.app = job.app_id();
+  message.header.run = records.front().run();
   message.header.ingress_time = job::FromTimestamp(job.create_time());
   message.header.deadline = now + job::FromProto(records.front().time_left());
   for (const StoredArtifact& artifact : *result) {

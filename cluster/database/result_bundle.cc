@@ -11,6 +11,7 @@ absl::StatusOr<ResultBundle> MakeResultBundle(const message::Message& message) {
   ResultBundle bundle;
   bundle.uid = message.header.uid;
   bundle.app_id = message.header.app;
+  bundle.run = message.header.run;
   bundle.ingress_time = message.header.ingress_time;
   bundle.deadline = message.header.deadline;
   bool has_tensors = false;

@@ -22,6 +22,7 @@ struct StoredArtifact {
 struct ResultBundle {
   base::Uid uid;
   std::string app_id;
+  std::uint64_t run = 0;  ///< The run of the job that made it.
   base::WallTime ingress_time{};
   base::MonotonicTime deadline{};         ///< On this process's clock.
   std::vector<StoredArtifact> artifacts;  ///< At least one.

@@ -74,6 +74,10 @@ Phase PhaseOf(const JobRecord& record) {
 
 bool IsTombstone(Phase phase) { return phase > Phase::kEnded; }
 
+// Returns whether the tombstone must outlive every copy of the job. Expired copies end by
+// themselves.
+bool LongTombstone(Phase phase) { return IsTombstone(phase) && phase != Phase::kExpired; }
+
 std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
   switch (phase) {
     case Phase::kFetched:
@@ -115,11 +119,14 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
   if (entry == nullptr) {
     entry = Insert(uid, record, limit);
     if (entry == nullptr) return std::nullopt;
+    // Whoever makes a job also starts it.
+    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
     Notify(*entry, Change::kRecord);
     response.set_created(true);
   } else if (entry->record.fingerprint().empty()) {
     // The record was made up from a result that arrived before it.
     entry->record = job::Join(entry->record, record);
+    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
     Committed(*entry);
     if (entry->phase == Phase::kOpen) SetDue(shared_.clock.Now() + limit, *entry);
     Notify(*entry, Change::kRecord);
@@ -141,7 +148,8 @@ absl::StatusOr<JobRecord> StoreShard::Update(const base::Uid& uid,
     // zero again.
     for (const v1::WorkHolder& placed : request.placed()) entry->missing_since.erase(KeyOf(placed));
     if (request.has_progress()) entry->missing_since.erase(KeyOf(request.progress().holder()));
-    // The work of a held job is done. Another keeper may have told its client so already.
+    // What ended in an older run or attempt is done again in the newer one. And the work of a held
+    // job is done: another keeper may have told its client so already.
     const bool fenced = request.has_ended_by() && job::IsFenced(request.ended_by(), entry->record);
     if (!IsEnding(*entry) && !fenced && (request.cancelled() || request.has_failed())) {
       v1::JobEnd end;
@@ -170,6 +178,10 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   }
   const bool open = entry->phase == Phase::kOpen;
   const bool proposed = entry->record.has_proposed();
+  if (open && !proposed && job::IsFenced(bundle.run, entry->record)) {
+    ++shared_.late_results;
+    return StoreOutcome::kLate;
+  }
   // After an end is known, only a copy of the result that won is still of use.
   const bool wanted = entry->result == nullptr &&
                       ((open && !proposed) || (entry->phase <= Phase::kEnded &&
@@ -188,8 +200,13 @@ std::optional<StoreOutcome> StoreShard::StoreResult(const ResultBundle& bundle, 
   if (!shared_.result_bytes.Take(bundle.total_bytes)) return StoreOutcome::kFull;
   Attach(*entry, std::make_shared<const Artifacts>(bundle.artifacts), bundle.total_bytes, true);
   ++shared_.stored;
+  if (open && !proposed && bundle.run > entry->record.run()) {
+    job::NoteRun(bundle.run, entry->record);
+    Committed(*entry);
+    Notify(*entry, Change::kRecord);
+  }
   if (open && !proposed && hold) {
-    // Committed() is not needed, because the record, which clients and peers see, has not changed.
+    // Committed() is not needed, because holding changes nothing that clients and peers see.
     entry->held = true;
     entry->ending_since = shared_.clock.Now();
     return StoreOutcome::kHeld;
@@ -336,6 +353,7 @@ StoreShard::JobEntry* StoreShard::Insert(const base::Uid& uid, JobRecord& record
   timers_.Set(entry, shared_.clock.Now() + left.value_or(kUnknownTimeLimit));
   if (!known && shared_.hooks.made) shared_.hooks.made(WithTimeLeft(entry));
   Committed(entry, CopyOf(entry.record, left));
+  if (entry.phase != Phase::kOpen) entry.open_until = {};  // It was not open here.
   return &entry;
 }
 
@@ -346,8 +364,11 @@ base::Duration StoreShard::LifeOf(const JobRecord& record) const {
       return {};
     case Phase::kEnded:
       return std::chrono::seconds(record.result_ttl_s());
+    case Phase::kExpired:
+      return shared_.options.tombstone_ttl;  // Every database expires its copy by itself.
     default:
-      return shared_.options.tombstone_ttl;
+      // As long as a copy may live that has not heard of it. tombstone_ttl is the margin.
+      return shared_.options.tombstone_ttl + std::chrono::seconds(record.result_ttl_s());
   }
 }
 
@@ -411,7 +432,8 @@ void StoreShard::NoteMissing(const JobEntry& entry) {
 
 void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   const Phase phase = PhaseOf(entry.record);
-  const bool changed = phase != entry.phase;
+  const Phase was = entry.phase;
+  const bool changed = phase != was;
   if (changed) {
     if (auto* const count = TombstonesOf(entry.phase, shared_)) --*count;
     if (auto* const count = TombstonesOf(phase, shared_)) ++*count;
@@ -431,7 +453,13 @@ void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   // A phase's time runs from its beginning, and a record that completes a made-up one may change
   // how long it lasts.
   const base::Duration life = LifeOf(entry.record);
-  base::MonotonicTime due = changed ? shared_.clock.Now() + life : entry.due + (life - entry.life);
+  base::MonotonicTime due = entry.due + (life - entry.life);
+  if (changed) {
+    if (was == Phase::kOpen) entry.open_until = entry.due;
+    due = shared_.clock.Now() + life;
+    // Another database may have the job open until its deadline, and only then ended.
+    if (LongTombstone(phase)) due = std::max(due, entry.open_until + life);
+  }
   // A copy's time stands still on its way, so the copy that has the least left is the truest.
   if (copy.phase == phase && copy.due.has_value()) due = std::min(due, *copy.due);
   SetDue(due, entry);

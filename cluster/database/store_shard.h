@@ -56,7 +56,7 @@ struct StoreShared {
   std::atomic<std::int64_t> fetched_tombstones{0}, expired_tombstones{0}, deleted_tombstones{0};
   std::atomic<std::uint64_t> stored{0}, late_results{0}, refused_results{0}, evicted_results{0};
   std::atomic<std::uint64_t> expired{0}, lost{0}, deadline_exceeded{0}, refused_records{0};
-  std::atomic<std::uint64_t> lost_on_restart{0};
+  std::atomic<std::uint64_t> lost_on_restart{0}, tombstones_forgotten{0};
 };
 
 /// The phases of a job's life. kEnded: it has ended, and none of the later phases has come yet. A
@@ -85,6 +85,8 @@ class StoreShard {
   /// has `limit` until its deadline. Returns nullopt when there is no room for another record.
   std::optional<v1::CreateJobResponse> Create(const base::Uid& uid, v1::JobRecord& record,
                                               base::Duration limit);
+  absl::StatusOr<v1::ClaimStartResponse> Claim(const base::Uid& uid,
+                                               const v1::ClaimStartRequest& request);
   absl::StatusOr<v1::JobRecord> Update(const base::Uid& uid, const v1::UpdateJobRequest& request);
   /// Returns nullopt when there is no room for a record, kFull when there is none for the bytes,
   /// and never kRefused. After kFull there may be a record that was made up for the result.
@@ -99,6 +101,9 @@ class StoreShard {
   using TimeLeft = std::optional<base::Duration>;
   /// `theirs` must be normalised. Returns false when there is no room for another record.
   bool Merge(const base::Uid& uid, const v1::JobRecord& theirs, TimeLeft left);
+  /// A peer says that the claim of this number holds for so long yet (StartLease.time_left). Call
+  /// it after the Merge of that peer's record.
+  void ExtendLease(const base::Uid& uid, std::uint64_t number, TimeLeft left);
   enum class Restored {
     kYes,
     kStale,  ///< A tombstone that is too old to keep.
@@ -133,6 +138,9 @@ class StoreShard {
   /// `has_bytes` is false for a held result. Tombstones are not visited. Runs under the lock.
   using Visit = std::function<void(const base::Uid&, std::uint64_t digest, bool has_bytes)>;
   void VisitDigests(const JobStore::Filter& filter, const Visit& visit) const;
+  void AddTombstones(const JobStore::Filter& filter, std::vector<base::Uid>& uids) const;
+  /// `record` must be normalised.
+  bool Drop(const base::Uid& uid, const v1::JobRecord& record);
 
   void Sweep(const JobStore::IsAlive& is_alive);
   /// Expires results that are due and count against the budget. The others wait for Sweep. Returns
@@ -147,7 +155,7 @@ class StoreShard {
   [[nodiscard]] std::uint64_t tombstone_ticket() const { return oldest_tombstone_; }
   [[nodiscard]] std::uint64_t streamed_ticket() const { return oldest_streamed_; }
   [[nodiscard]] std::uint64_t result_ticket() const { return oldest_result_; }
-  /// Erases the oldest tombstone, if there is one.
+  /// Erases the oldest tombstone, if there is one, and counts it.
   void ForgetOldestTombstone();
   /// Evicts the oldest result whose artifacts were all sent to its client.
   void EvictOldestStreamed();
@@ -171,7 +179,8 @@ class StoreShard {
     std::optional<AgeKey> age;  ///< Its key in by_age_.
     Phase phase = Phase::kOpen;
     base::Duration life{};  ///< How long `phase` lasts in all; 0 for kOpen, which has a deadline.
-    bool known = false;     ///< Being restored: the `ended` hook is not called for it.
+    base::MonotonicTime open_until{};  ///< The deadline of a job that was open here.
+    bool known = false;                ///< Being restored: the `ended` hook is not called for it.
     bool lost = false;  ///< Clients of this database see LOST_ON_RESTART. Peers do not learn of it.
     bool held = false;  ///< `result` waits for Confirm. Only while kOpen.
     base::MonotonicTime ending_since{};  ///< Since when it is held, or an end is proposed.
@@ -184,7 +193,9 @@ class StoreShard {
     mutable std::optional<std::uint64_t> digest;  ///< Unset: it must be computed.
     /// For each holder that is not alive, when that was first seen.
     std::map<HolderKey, base::MonotonicTime> missing_since;
-    bool watched = false;  ///< Since Watch(). Never unset.
+    bool watched = false;      ///< Since Watch(). Never unset.
+    std::uint64_t leased = 0;  ///< The number of the claim that `lease_until` is about.
+    base::MonotonicTime lease_until{};
   };
   /// When a peer's copy of a record, or the journal's, leaves its phase. Ours must not live longer.
   struct Copy {
@@ -249,6 +260,9 @@ class StoreShard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
   void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HoldLease(JobEntry& entry, base::Duration left) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] base::Duration LeaseLeft(const JobEntry& entry) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Notify(const JobEntry& entry, Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobRecord WithTimeLeft(const JobEntry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

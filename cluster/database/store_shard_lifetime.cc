@@ -1,6 +1,9 @@
 // How results and records leave a shard: fetched, deleted, expired, lost, or evicted by newer ones.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/store_shard.h"
 #include "cluster/job/job_record.h"
@@ -31,6 +34,63 @@ bool HasKeeper(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) 
 }
 
 }  // namespace
+
+absl::StatusOr<v1::ClaimStartResponse> StoreShard::Claim(const base::Uid& uid,
+                                                         const v1::ClaimStartRequest& request) {
+  const base::MutexLock lock(mutex_);
+  JobEntry* const entry = Find(uid);
+  if (entry == nullptr || entry->record.deleted()) return JobUnknown(uid, entry != nullptr);
+  v1::StartLease lease = entry->record.lease();
+  const bool is_new = job::RunSequence(request.number()) == 0;
+  // A claim whose answer was lost is made again, and has been granted already.
+  const bool is_holder = lease.claimant() == request.claimant() &&
+                         lease.incarnation() == request.incarnation() && lease.number() != 0 &&
+                         (is_new ? job::RunRandom(lease.number()) == request.number()
+                                 : lease.number() == request.number());
+  // Another database has granted a claim that is newer than what is known here.
+  const bool is_newer = !is_new && request.number() > lease.number();
+  const bool is_free = is_new && LeaseLeft(*entry) == base::Duration::zero();
+  v1::ClaimStartResponse response;
+  response.set_granted(entry->phase == Phase::kOpen && !entry->held && !request.release() &&
+                       (is_holder || is_newer || is_free));
+  if (response.granted()) {
+    if (!is_holder) {
+      lease.set_claimant(request.claimant());
+      lease.set_incarnation(request.incarnation());
+      lease.set_number(is_new ? job::NextRun(entry->record, job::RunRandom(request.number()))
+                              : request.number());
+      *entry->record.mutable_lease() = lease;
+      Committed(*entry);
+    }
+    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
+    Notify(*entry, Change::kRecord);
+  } else if (request.release() && is_holder) {
+    HoldLease(*entry, base::Duration::zero());
+  }
+  *response.mutable_record() = View(*entry);
+  return response;
+}
+
+void StoreShard::HoldLease(JobEntry& entry, base::Duration left) {
+  entry.leased = entry.record.lease().number();
+  entry.lease_until = shared_.clock.Now() + left;
+}
+
+base::Duration StoreShard::LeaseLeft(const JobEntry& entry) const {
+  const std::uint64_t number = entry.record.lease().number();
+  if (number == 0 || entry.leased != number) return base::Duration::zero();
+  return std::max(entry.lease_until - shared_.clock.Now(), base::Duration::zero());
+}
+
+// A renewal comes as a copy with more time left. But a copy's time stands still on its way, so no
+// copy counts for more than a claim that is granted now.
+void StoreShard::ExtendLease(const base::Uid& uid, std::uint64_t number, TimeLeft left) {
+  const base::MutexLock lock(mutex_);
+  JobEntry* const entry = Find(uid);
+  if (entry == nullptr || !left.has_value() || entry->record.lease().number() != number) return;
+  const base::Duration most = base::Scaled(shared_.options.start_lease);
+  HoldLease(*entry, std::max(LeaseLeft(*entry), std::min(*left, most)));
+}
 
 void StoreShard::MarkStreamed(const base::Uid& uid, const std::string& artifact) {
   const base::MutexLock lock(mutex_);
@@ -190,7 +250,18 @@ void StoreShard::Expire(JobEntry& entry) {
 
 void StoreShard::ForgetOldestTombstone() {
   const base::MutexLock lock(mutex_);
-  if (!tombstones_.entries.empty()) Erase(*tombstones_.entries.begin()->second);
+  if (tombstones_.entries.empty()) return;
+  ++shared_.tombstones_forgotten;
+  Erase(*tombstones_.entries.begin()->second);
+}
+
+bool StoreShard::Drop(const base::Uid& uid, const v1::JobRecord& record) {
+  const base::MutexLock lock(mutex_);
+  JobEntry* const entry = Find(uid);
+  if (entry == nullptr || entry->held) return false;
+  if (base::CanonicalBytes(entry->record) != base::CanonicalBytes(record)) return false;
+  Erase(*entry);
+  return true;
 }
 
 void StoreShard::EvictOldestStreamed() {

@@ -118,6 +118,19 @@ void StoreShard::VisitDigests(const JobStore::Filter& filter, const Visit& visit
   }
 }
 
+void StoreShard::AddTombstones(const JobStore::Filter& filter, std::vector<base::Uid>& uids) const {
+  std::uint64_t last = 0;
+  std::size_t seen = kRowsAtOnce;
+  while (seen == kRowsAtOnce) {
+    const base::MutexLock lock(mutex_);
+    auto it = tombstones_.entries.upper_bound(last);
+    for (seen = 0; seen < kRowsAtOnce && it != tombstones_.entries.end(); ++seen, ++it) {
+      last = it->first;
+      if (filter(it->second->uid)) uids.push_back(it->second->uid);
+    }
+  }
+}
+
 absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
   std::map<std::string, std::string> metadata{{"uid", uid.ToString()}};
   // Tells the proxy not to ask another database, which may not have heard of the deletion yet.
@@ -129,6 +142,8 @@ absl::Status StoreShard::JobUnknown(const base::Uid& uid, bool deleted) {
 JobRecord StoreShard::WithTimeLeft(const JobEntry& entry) const {
   JobRecord record = entry.record;
   *record.mutable_time_left() = job::ToProto(entry.due - shared_.clock.Now());
+  if (const base::Duration left = LeaseLeft(entry); left > base::Duration::zero())
+    *record.mutable_lease()->mutable_time_left() = job::ToProto(left);
   return record;
 }
 

@@ -108,6 +108,7 @@ absl::StatusOr<ResultBundle> BundleOf(const v1::ReserveResultRequest& request,
   ResultBundle bundle;
   bundle.uid = *uid;
   bundle.app_id = request.app_id();
+  bundle.run = request.run();
   bundle.ingress_time = job::FromTimestamp(request.create_time());
   bundle.deadline = now + job::FromProto(request.time_left());
   for (const v1::ResultArtifact& artifact : request.artifacts()) {

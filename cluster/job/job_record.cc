@@ -33,6 +33,7 @@ JobRecord Origin(const JobRecord& record) {
   origin.clear_holders();
   origin.clear_run();
   origin.clear_proposed();
+  origin.clear_lease();
   origin.clear_attempt();
   origin.clear_deleted();
   origin.clear_has_bytes();
@@ -41,17 +42,35 @@ JobRecord Origin(const JobRecord& record) {
   return origin;
 }
 
+// Clears what a deleted job does not keep.
+void Shed(JobRecord& record) {
+  record.clear_holders();
+  record.clear_lease();
+  Job& job = *record.mutable_job();
+  job.clear_parameters();
+  job.clear_inputs();
+  job.clear_labels();
+  job.clear_timings();
+}
+
 // The key orders all origins, down to their bytes: whichever record is `a`, every database picks
-// the same one. A record that a database made up from a result has no fingerprint, and so comes
-// last.
+// the same one. What a deleted job keeps comes before the rest of it, so that the order is the same
+// before and after the deletion. A record that a database made up from a result has no fingerprint,
+// and so comes last.
 JobRecord JoinOrigins(const JobRecord& a, const JobRecord& b) {
   JobRecord origin_a = Origin(a);
   JobRecord origin_b = Origin(b);
-  const auto key = [](const JobRecord& origin) {
+  std::string bytes_a = base::CanonicalBytes(origin_a);
+  std::string bytes_b = base::CanonicalBytes(origin_b);
+  if (bytes_a == bytes_b) return origin_a;
+  const auto key = [](const JobRecord& origin, std::string bytes) {
+    JobRecord kept = origin;
+    Shed(kept);
     return std::tuple(origin.fingerprint().empty(), FromTimestamp(origin.job().create_time()),
-                      base::CanonicalBytes(origin));
+                      base::CanonicalBytes(kept), std::move(bytes));
   };
-  return key(origin_b) < key(origin_a) ? std::move(origin_b) : std::move(origin_a);
+  return key(origin_b, std::move(bytes_b)) < key(origin_a, std::move(bytes_a)) ? origin_b
+                                                                               : origin_a;
 }
 
 // Holds the place of a node in a job's work; whatever else a holder has is joined.
@@ -80,19 +99,6 @@ v1::WorkHolder JoinHolder(const v1::WorkHolder& a, const v1::WorkHolder& b) {
 
 bool IsSameHolder(const v1::WorkHolder& a, const v1::WorkHolder& b) {
   return base::CanonicalBytes(a) == base::CanonicalBytes(b);
-}
-
-// A larger run replaces what an older one has done.
-void BeginRun(std::uint64_t run, JobRecord& record) {
-  if (run <= record.run()) return;
-  record.set_run(run);
-  record.clear_holders();
-  record.clear_attempt();
-  Job& job = *record.mutable_job();
-  job.clear_stage();
-  job.clear_stage_index();
-  job.clear_step();
-  job.clear_steps();
 }
 
 auto PositionKey(const JobRecord& record) {
@@ -131,6 +137,17 @@ void JoinHolders(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
     }
   }
   for (auto& [edge, holder] : holders) *joined.add_holders() = std::move(holder);
+}
+
+void JoinLeases(const JobRecord& a, const JobRecord& b, JobRecord& joined) {
+  const auto key = [](const JobRecord& record) {
+    const v1::StartLease& lease = record.lease();
+    return std::tuple(lease.number(), lease.incarnation(), std::string_view(lease.claimant()));
+  };
+  const JobRecord& newer = key(a) < key(b) ? b : a;
+  if (newer.lease().number() == 0) return;  // Nobody has claimed it.
+  *joined.mutable_lease() = newer.lease();
+  joined.mutable_lease()->clear_time_left();
 }
 
 int EndRank(Job::State state) {
@@ -235,6 +252,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   job.set_steps(position.job().steps());
 
   JoinHolders(a, b, joined);
+  JoinLeases(a, b, joined);
 
   JoinEndings(a, b, joined);
   if (a.job().result().fetched() || b.job().result().fetched()) {
@@ -245,6 +263,7 @@ JobRecord Join(const JobRecord& a, const JobRecord& b) {
   }
   joined.set_deleted(a.deleted() || b.deleted());
   JoinTimings(a.job(), b.job(), job);
+  if (joined.deleted()) Shed(joined);
   return joined;
 }
 
@@ -261,6 +280,11 @@ void Normalize(JobRecord& record) {
   record.clear_has_bytes();
   record.clear_time_left();
   record.clear_stamp();
+  if (record.lease().number() == 0) {
+    record.clear_lease();
+  } else {
+    record.mutable_lease()->clear_time_left();
+  }
   Job& job = *record.mutable_job();
   const bool fetched = job.result().fetched(), evicted = job.result().evicted();
   if (IsTerminal(job.state())) {
@@ -277,12 +301,13 @@ void Normalize(JobRecord& record) {
   }
   if (fetched) job.mutable_result()->set_fetched(true);
   if (evicted) job.mutable_result()->set_evicted(true);
+  if (record.deleted()) Shed(record);
 }
 
 bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record) {
   if (holder.run() < record.run()) return false;
   bool news = holder.run() > record.run();
-  BeginRun(holder.run(), record);
+  NoteRun(holder.run(), record);
   auto& holders = *record.mutable_holders();
   const auto at = std::ranges::lower_bound(holders, EdgeOf(holder), {}, EdgeOf);
   if (at != holders.end() && EdgeOf(*at) == EdgeOf(holder)) {
@@ -291,7 +316,7 @@ bool Place(const v1::WorkHolder& holder, int step, int steps, JobRecord& record)
       *at = std::move(joined);
       news = true;
     }
-  } else {
+  } else if (!record.deleted()) {
     if (holders.size() >= kMaxHolders) return news;
     Insert(holder, static_cast<int>(at - holders.begin()), holders);
     news = true;
@@ -316,6 +341,7 @@ bool IsFenced(const v1::WorkHolder& holder, const JobRecord& record) {
 }
 
 bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
+  if (record.deleted()) return false;
   auto& timings = *record.mutable_job()->mutable_timings();
   const auto at = std::ranges::lower_bound(timings, PlaceOf(timing), {}, PlaceOf);
   if (at != timings.end() && PlaceOf(*at) == PlaceOf(timing)) {
@@ -326,6 +352,28 @@ bool AddTiming(const v1::StageTiming& timing, JobRecord& record) {
   if (timings.size() >= kMaxTimings) return false;
   Insert(timing, static_cast<int>(at - timings.begin()), timings);
   return true;
+}
+
+std::uint64_t NextRun(const JobRecord& record, std::uint32_t random) {
+  const std::uint64_t newest = std::max(record.run(), record.lease().number());
+  return (std::uint64_t{RunSequence(newest)} + 1) << kRunRandomBits | random;
+}
+
+// A larger run replaces what an older one has done.
+void NoteRun(std::uint64_t run, JobRecord& record) {
+  if (run <= record.run()) return;
+  record.set_run(run);
+  record.clear_holders();
+  record.clear_attempt();
+  Job& job = *record.mutable_job();
+  job.clear_stage();
+  job.clear_stage_index();
+  job.clear_step();
+  job.clear_steps();
+}
+
+std::uint64_t RunToStart(const JobRecord& record) {
+  return record.holders().empty() ? record.lease().number() : record.run();
 }
 
 void SetTimeLimit(base::Duration limit, base::WallTime now, JobRecord& record) {

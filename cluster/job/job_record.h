@@ -2,6 +2,7 @@
 // of them. All functions are pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,17 @@ bool IsTombstone(const v1::JobRecord& record);
 ///   - What creation fixed: a complete record beats a record made up from a result, then the
 ///     older record wins.
 ///   - The larger run wins, with who holds its work and where it is.
+///   - Of the leases to start the job, the one with the larger number wins.
 ///   - Who holds the work: the larger attempt wins, for each (from, stage).
 ///   - Where the job is: the larger (attempt, stage_index, step) wins.
 ///   - How the job ended: an end beats a proposed one, and that beats none. Of two ends, and of two
 ///     proposed ones, EXPIRED beats SUCCEEDED, which beats CANCELLED, which beats FAILED.
 ///   - The flags fetched, evicted and deleted stick. Timings are united by (stage, node), in that
 ///   order.
-/// has_bytes and time_left describe one database only, so the answer does not have them.
+///   - A deleted job, which nobody sees, has no parameters, inputs, labels, holders, lease and
+///   timings: a tombstone lives long, so it must be small.
+/// has_bytes and the time_left of the record and of its lease describe one database only, so the
+/// answer does not have them.
 v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 
 /// Brings a record into the form in which Join() leaves records. The result is Join(record,
@@ -40,8 +45,8 @@ v1::JobRecord Join(const v1::JobRecord& a, const v1::JobRecord& b);
 void Normalize(v1::JobRecord& record);
 
 /// Joins into the record that `holder` has the work and has done `step` of `steps`. Returns true
-/// when that is news. A record with kMaxHolders takes no further holder, and none takes one of an
-/// older run.
+/// when that is news. A deleted record takes no holder. A record with kMaxHolders takes no further
+/// holder, and none takes one of an older run.
 bool Place(const v1::WorkHolder& holder, int step, int steps, v1::JobRecord& record);
 inline constexpr int kMaxHolders = 256;
 
@@ -49,10 +54,32 @@ inline constexpr int kMaxHolders = 256;
 /// or a larger attempt for the holder's edge (stage, `from`).
 bool IsFenced(const v1::WorkHolder& holder, const v1::JobRecord& record);
 
-/// Joins a timing into the record. Returns true when that is news. A record with kMaxTimings takes
-/// no further timing.
+/// Joins a timing into the record. Returns true when that is news. A deleted record takes none, and
+/// a record with kMaxTimings takes no further one.
 bool AddTiming(const v1::StageTiming& timing, v1::JobRecord& record);
 inline constexpr int kMaxTimings = 256;
+
+/// Numbers of runs and of claims to start a job (StartLease): the upper half is a sequence, and the
+/// lower half is the claimant's own random number.
+inline constexpr int kRunRandomBits = 32;
+/// Returns the sequence in a number, which is what people are shown.
+constexpr std::uint32_t RunSequence(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number >> kRunRandomBits);
+}
+/// Returns the random half of a number.
+constexpr std::uint32_t RunRandom(std::uint64_t number) {
+  return static_cast<std::uint32_t>(number);
+}
+/// Returns the number of the claim that follows all that the record knows of.
+std::uint64_t NextRun(const v1::JobRecord& record, std::uint32_t random);
+/// Returns the run in which whoever has the record's lease starts the job: that of the work which
+/// instances have already, else the claim's own.
+std::uint64_t RunToStart(const v1::JobRecord& record);
+/// Returns whether work or a result of this run is fenced: the record knows of a larger run.
+inline bool IsFenced(std::uint64_t run, const v1::JobRecord& record) { return run < record.run(); }
+
+/// Joins into the record that the job's work is of this run, or a larger one.
+void NoteRun(std::uint64_t run, v1::JobRecord& record);
 
 /// Sets how long the job may take from now on, and the deadline that people see.
 void SetTimeLimit(base::Duration limit, base::WallTime now, v1::JobRecord& record);

@@ -133,6 +133,12 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
   return impl_->PreferElsewhere(*uid, *std::move(created));
 }
 
+absl::StatusOr<v1::ClaimStartResponse> JobRecords::Claim(const v1::ClaimStartRequest& request) {
+  const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
+  ONEPIECE_CHECK(uid.has_value());
+  return impl_->Ask(*uid, &DatabaseStub::ClaimStart, request);
+}
+
 absl::StatusOr<v1::JobRecord> JobRecords::Update(const v1::UpdateJobRequest& request) {
   const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
   ONEPIECE_CHECK(uid.has_value());

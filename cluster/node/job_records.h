@@ -78,6 +78,9 @@ class JobRecords {
 
   /// Stores a record, or finds the one that the databases have. The uid is record.job().uid().
   absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
+  /// Takes or renews the lease to start a job (ClaimStart). The first database that knows the job
+  /// decides.
+  absl::StatusOr<v1::ClaimStartResponse> Claim(const v1::ClaimStartRequest& request);
   absl::StatusOr<v1::JobRecord> Update(const v1::UpdateJobRequest& request);
   /// `timeout` (scaled), if given, limits each attempt in place of call_timeout.
   absl::StatusOr<v1::JobRecord> Get(const base::Uid& uid,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "absl/cleanup/cleanup.h"
 #include "cluster/base/canonical_bytes.h"
@@ -41,12 +42,12 @@ constexpr std::int64_t kMaxParameterBytes = std::int64_t{1} << 20;
 static_assert(workflow::kMaxInputBytes + 4 * kMaxParameterBytes < rpc::kMaxMessageBytes);
 constexpr int kDefaultDeadlineS = 600;
 constexpr int kDefaultResultTtlS = 3600;
-/// The time to deliver into an entrance ring, and the time for which a record without a holder may
-/// be another proxy's work in progress. The second must be longer, or two proxies would start the
-/// same job.
+/// The time to deliver into the entrance rings.
 constexpr base::Duration kDeliverTimeout = 1500ms;
-constexpr base::Duration kHolderTimeout = 2s;
-constexpr base::Duration kHolderPoll = 20ms;
+/// How long a call waits for another one that starts the same job: longer than a claim that is not
+/// renewed (JobStoreOptions::start_lease), so that the job of a proxy that died is started here.
+constexpr base::Duration kTurnTimeout = 2500ms;
+constexpr base::Duration kTurnPoll = 20ms;
 /// These bound what refused jobs may ask of the databases, so that a proxy's overload does not
 /// become theirs.
 constexpr std::ptrdiff_t kLookUpsAtOnce = 8;
@@ -134,6 +135,15 @@ prometheus::Histogram& DecisionSeconds(telemetry::Metrics& metrics, const char* 
                            {1e-5, 2e-5, 3e-5, 5e-5, 7.5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4,
                             1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1,  0.25,   0.5,  1,    2.5},
                            {{"outcome", outcome}});
+}
+
+/// The answer when a job that has a record is not started now. It must neither send the client to
+/// another set (RING_FULL would) nor be one that is also given before there is a record (as
+/// NO_INSTANCE is).
+absl::Status NotStarted(const std::string& why, const std::string& stage = "") {
+  std::map<std::string, std::string> metadata{{rpc::kRetryAfterMs, "500"}};
+  if (!stage.empty()) metadata.emplace("stage", stage);
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED", why, std::move(metadata));
 }
 
 absl::Status NotRegistered() {
@@ -280,6 +290,7 @@ message::Message MakeMessage(const v1::JobRecord& record, message::Parameters pa
   message.header.uid = base::Uid::Parse(job.uid()).value_or(base::Uid());
   message.header.app = job.app_id();
   message.header.stage = job.stage();
+  message.header.run = job::RunToStart(record);
   message.header.priority = job.priority();
   message.header.routing_epoch = routing_epoch;
   message.header.ingress_time = job::FromTimestamp(job.create_time());
@@ -380,11 +391,15 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
   const v1::SubmitJobRequest& request = order.request;
   telemetry::ScopedSpan span(spans_, order.uid, "admit");
   ONEPIECE_RETURN_IF_ERROR(Prepare(order));
+  StartClaim claim(records_, view_.self(), clock_);
+  *order.wanted.mutable_lease() = claim.ForNewJob();
+  const base::MonotonicTime asked = clock_.Now();
   ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(order.wanted));
   v1::JobRecord record = std::move(*created.mutable_record());
-  if (!created.created()) {
+  claim.Note(record, asked);
+  if (!created.created() || !claim.holds()) {
     if (record.fingerprint() != order.wanted.fingerprint()) return RequestIdReused(request);
-    ONEPIECE_ASSIGN_OR_RETURN(record, AwaitHolder(std::move(record)));
+    ONEPIECE_ASSIGN_OR_RETURN(record, AwaitTurn(claim, std::move(record)));
     if (record.deleted()) {
       return base::MakeError(absl::StatusCode::kFailedPrecondition, "JOB_DELETED",
                              "the job of this request_id was deleted",
@@ -396,11 +411,12 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
       return job::PublicJob(record);
     }
   }
-  absl::StatusOr<v1::JobRecord> started = Start(order, record);
+  absl::StatusOr<v1::JobRecord> started = Start(order, claim, record);
   if (!started.ok()) {
-    // Nothing is under way. With a request_id the record stays: the client's retry finds the job
-    // and starts it, or learns that it failed. Without one nobody could ask for the job again, and
-    // a message that can never be sent makes every retry fail, so such a record goes.
+    claim.Release(record.job().uid());
+    // With a request_id the record stays: the client's retry finds the job and starts what has not
+    // begun. Without one nobody could ask for the job again, and a message that can never be sent
+    // makes every retry fail, so such a record goes.
     const bool hopeless = absl::IsInvalidArgument(started.status());
     if (hopeless || request.request_id().empty()) (void)records_.Delete(order.uid);
     return started.status();
@@ -425,7 +441,8 @@ absl::StatusOr<v1::Job> Submission::FindKnown(const Order& order, const absl::St
   return job::PublicJob(*record);
 }
 
-absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecord& record) {
+absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, StartClaim& claim,
+                                                const v1::JobRecord& record) {
   const std::shared_ptr<const node::Routing> routing = view_.routing();
   message::Message message = MakeMessage(record, std::move(order.parameters), order.request,
                                          routing->epoch(), clock_.Now());
@@ -433,17 +450,40 @@ absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, const v1::JobRecor
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
-  bool begun = !record.holders().empty();
   for (const std::string& stage : Unplaced(*routing, record)) {
     message.header.stage = stage;
-    absl::StatusOr<v1::WorkHolder> holder = SendTo(*routing, message, deadline);
-    // The messages sent before this one are out, whether their outcome is known or not.
-    if (!holder.ok()) return GiveUp(record, begun, stage, holder.status());
-    begun = true;
-    if (!holder->node_id().empty()) *update.add_placed() = *std::move(holder);
+    absl::Status status = KeepClaim(claim, update.uid());
+    if (status.ok()) {
+      // No delivery outlives the claim, or another proxy could deliver at the same time.
+      auto holder = SendTo(*routing, message, std::min(deadline, claim.until()));
+      if (holder.ok()) *update.add_placed() = *std::move(holder);
+      status = holder.status();
+    }
+    if (!status.ok()) return GiveUp(record, update, stage, status);
   }
-  if (update.placed().empty()) return record;
-  absl::StatusOr<v1::JobRecord> updated = records_.Update(update);
+  return NotePlaced(update, record);
+}
+
+// Renews the claim in time. While no database answers, it lasts as long as it was taken for.
+absl::Status Submission::KeepClaim(StartClaim& claim, const std::string& uid) {
+  if (!claim.is_due()) return absl::OkStatus();
+  const absl::StatusOr<v1::ClaimStartResponse> answer = claim.Take(uid);
+  if (claim.holds()) return absl::OkStatus();
+  return answer.ok() ? NotStarted("another proxy starts the job") : answer.status();
+}
+
+// Writes down who has the messages that are out.
+absl::StatusOr<v1::JobRecord> Submission::NotePlaced(const v1::UpdateJobRequest& update,
+                                                     const v1::JobRecord& record) {
+  v1::UpdateJobRequest known = update;
+  // It is not known which instance has such a message.
+  auto& placed = *known.mutable_placed();
+  placed.erase(
+      std::remove_if(placed.begin(), placed.end(),
+                     [](const v1::WorkHolder& holder) { return holder.node_id().empty(); }),
+      placed.end());
+  if (placed.empty()) return record;
+  absl::StatusOr<v1::JobRecord> updated = records_.Update(known);
   if (!updated.ok()) {
     // The job runs; its instances write the record too.
     spdlog::warn("op=admit uid={} the record does not say where the job is: {}", update.uid(),
@@ -485,13 +525,18 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
   return holder;
 }
 
-// No instance of entrance `stage` took a new job. When another entrance has it already, the job
-// fails and that work is called back, because it would be computed for nothing. Whatever `status`
-// says, the job has a record here. The answer must therefore neither send its client to another set
-// (RING_FULL would) nor be one that is also given before there is a record (as NO_INSTANCE is).
-absl::Status Submission::GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
-                                const absl::Status& status) {
-  if (begun) {
+// No instance of entrance `stage` took the job. Work that other entrances have begun stays, and the
+// client's retry starts the rest in the same run. But nobody can ask again for a job without a
+// request_id, whose client has not learned its name, nor start one whose message no ring can hold:
+// such a job fails, and its work is called back, because it would be computed for nothing.
+absl::Status Submission::GiveUp(const v1::JobRecord& record, const v1::UpdateJobRequest& placed,
+                                const std::string& stage, const absl::Status& status) {
+  // A message that is out counts, whether its outcome is known or not.
+  const bool begun = !record.holders().empty() || !placed.placed().empty();
+  const bool hopeless = absl::IsInvalidArgument(status);
+  if (begun && !hopeless && !record.job().request_id().empty()) {
+    (void)NotePlaced(placed, record);
+  } else if (begun) {
     v1::UpdateJobRequest update;
     update.set_uid(record.job().uid());
     update.mutable_failed()->set_reason("NOT_STARTED");
@@ -503,26 +548,37 @@ absl::Status Submission::GiveUp(const v1::JobRecord& record, bool begun, const s
     }
     CancelWork(record.job(), *view_.routing(), channels_);
   }
-  // No instance can ever take it, so Admit() deletes the record.
-  if (absl::IsInvalidArgument(status)) return status;
-  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_STARTED",
-                         "stage " + stage + " does not take the job now: " + base::Message(status),
-                         {{"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+  if (hopeless) return status;  // Admit() deletes the record.
+  return NotStarted("stage " + stage + " does not take the job now: " + base::Message(status),
+                    stage);
 }
 
-// The record may be another proxy's work in progress: waits until that proxy has written where the
-// job is, or has had the time to.
-absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
-  // Both times come from the clock of the proxy that made the record, so their difference is the
-  // time that the job had at first, whatever that clock showed.
-  const base::Duration limit =
-      job::FromTimestamp(record.job().deadline()) - job::FromTimestamp(record.job().create_time());
-  const base::Duration age =
-      std::max(limit - job::FromProto(record.time_left()), base::Duration::zero());
-  const base::MonotonicTime until = clock_.Now() + base::Scaled(kHolderTimeout) - age;
+// Waits until this call has the claim, or the job needs no start any more. Another call that works
+// on it renews its claim, so a claim that runs out has lost its proxy.
+absl::StatusOr<v1::JobRecord> Submission::AwaitTurn(StartClaim& claim, v1::JobRecord record) {
+  const base::MonotonicTime until = clock_.Now() + base::Scaled(kTurnTimeout);
   const auto uid = base::Uid::Parse(record.job().uid());
-  while (!Unplaced(*view_.routing(), record).empty() && uid.has_value() && clock_.Now() < until) {
-    if (!clock_.Pause(stopping_.get_token(), kHolderPoll)) break;
+  if (!uid.has_value()) return absl::DataLossError("a record without a uid");
+  while (!Unplaced(*view_.routing(), record).empty() && !claim.holds()) {
+    if (claim.IsOf(record) || !record.lease().has_time_left()) {
+      ONEPIECE_ASSIGN_OR_RETURN(v1::ClaimStartResponse answer, claim.Take(record.job().uid()));
+      record = std::move(*answer.mutable_record());
+      if (claim.holds()) break;
+    }
+    if (clock_.Now() >= until || !clock_.Pause(stopping_.get_token(), kTurnPoll))
+      return NotStarted("another proxy starts the job, or no database answers in time");
+    ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
+  }
+  return record;
+}
+
+// Another call may be starting the job: waits until it has, or its claim has run out.
+absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
+  const base::MonotonicTime until = clock_.Now() + base::Scaled(kTurnTimeout);
+  const auto uid = base::Uid::Parse(record.job().uid());
+  while (!Unplaced(*view_.routing(), record).empty() && record.lease().has_time_left() &&
+         uid.has_value() && clock_.Now() < until) {
+    if (!clock_.Pause(stopping_.get_token(), kTurnPoll)) break;
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(*uid));
   }
   return record;

@@ -21,6 +21,7 @@
 #include "cluster/node/outbox.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
+#include "cluster/proxy/start_claim.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/workflow/graph.h"
@@ -91,9 +92,10 @@ struct SubmissionOptions {
 /// record and sends its message to every entrance of its workflow.
 ///
 /// The record comes first, so a client that lost the answer, and asks again under its request_id,
-/// finds the job through any proxy and never starts a second one. A record without a holder is
-/// another proxy's work in progress for kHolderTimeout; after that it is an orphan, which the next
-/// call with its request_id starts.
+/// finds the job through any proxy and never starts a second one. Whoever starts a job has the
+/// record's lease (StartClaim): the call that made the record, or, when that lease has run out, the
+/// next call with the request_id. It starts whatever entrances have nothing yet, in the run of the
+/// work that has begun, or in a new run when none has.
 ///
 /// Ownership: borrows everything it is given, which must outlive it.
 ///
@@ -138,11 +140,15 @@ class Submission {
   absl::StatusOr<v1::Job> Validate(Order& order);
   absl::StatusOr<v1::Job> Admit(Order& order);
   absl::StatusOr<v1::Job> FindKnown(const Order& order, const absl::Status& refused);
-  absl::StatusOr<v1::JobRecord> Start(Order& order, const v1::JobRecord& record);
+  absl::StatusOr<v1::JobRecord> Start(Order& order, StartClaim& claim, const v1::JobRecord& record);
   absl::StatusOr<v1::WorkHolder> SendTo(const node::Routing& routing, message::Message& message,
                                         base::MonotonicTime deadline);
-  absl::Status GiveUp(const v1::JobRecord& record, bool begun, const std::string& stage,
-                      const absl::Status& status);
+  absl::Status KeepClaim(StartClaim& claim, const std::string& uid);
+  absl::StatusOr<v1::JobRecord> NotePlaced(const v1::UpdateJobRequest& update,
+                                           const v1::JobRecord& record);
+  absl::Status GiveUp(const v1::JobRecord& record, const v1::UpdateJobRequest& placed,
+                      const std::string& stage, const absl::Status& status);
+  absl::StatusOr<v1::JobRecord> AwaitTurn(StartClaim& claim, v1::JobRecord record);
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   void CountAnswer(const std::string& result);
   void CountDecision(const absl::Status& status, base::Duration taken);

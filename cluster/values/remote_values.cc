@@ -80,6 +80,7 @@ v1::ReserveResultRequest RequestFor(const message::Message& message, const std::
   v1::ReserveResultRequest request;
   request.set_uid(message.header.uid.ToString());
   request.set_app_id(message.header.app);
+  request.set_run(message.header.run);
   using google::protobuf::util::TimeUtil;
   *request.mutable_create_time() =
       TimeUtil::NanosecondsToTimestamp(message.header.ingress_time.time_since_epoch().count());

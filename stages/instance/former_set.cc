@@ -5,6 +5,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/message/sender_name.h"
+#include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -43,6 +44,7 @@ void FormerSet::Fail(const message::Header& header, const std::string& node_id) 
   spdlog::warn("uid={} stage={} from {} failed: {}", header.uid.ToString(), header.stage,
                header.sender, base::Message(why));
   v1::UpdateJobRequest request;
+  *request.mutable_ended_by() = node::HolderAt(*table_, header, {}, header.attempt);
   request.mutable_failed()->set_reason(kWorkflowSetLeft);
   request.mutable_failed()->set_message("stage " + header.stage + " on " + node_id + ": " +
                                         base::Message(why));

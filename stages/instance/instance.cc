@@ -175,6 +175,10 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   metrics_.OnScrape([this] {
     stage_metrics_.Export(tasks_.assignment().stage, tasks_.Metrics(), metrics_);
     ExportParked(tasks_.parked(), metrics_);
+    telemetry::RaiseTo(
+        metrics_.Counter("onepiece_fenced_work_total",
+                         "Work that was dropped because a later run of its job came"),
+        static_cast<double>(scheduler_.fenced()));
   });
   agent_->SetLoadSource([this] { return load_report_.Make(); });
   agent_->OnRouting([this](const std::shared_ptr<const node::Routing>&) { publisher_.Publish(); });

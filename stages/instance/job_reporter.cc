@@ -42,15 +42,15 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
     newer.clear_ended_by();
   }
   for (v1::WorkHolder& holder : *newer.mutable_placed()) {
-    // The database keeps the holder with the largest attempt for each way that a job came.
+    // The database keeps the holder of the largest run and attempt for each way that a job came.
     auto& placed = *older.mutable_placed();
     const auto same = std::ranges::find_if(placed, [&](const v1::WorkHolder& known) {
       return known.stage() == holder.stage() && known.from() == holder.from();
     });
     if (same == placed.end()) {
       placed.Add(std::move(holder));
-    } else if (same->attempt() < holder.attempt() ||
-               (same->attempt() == holder.attempt() && holder.begun())) {
+    } else if (const std::pair known(same->run(), same->attempt()), told(holder.run(), holder.attempt());
+               known < told || (known == told && holder.begun())) {
       *same = std::move(holder);
     }
   }

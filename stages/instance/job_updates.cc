@@ -59,13 +59,14 @@ void JobUpdates::Fail(const message::Header& header, const absl::Status& status)
   const std::string reason = base::GetReason(status).reason;
   if (absl::IsCancelled(status) && leaving_) {
     error->set_reason("INSTANCE_STOPPED");
-    error->set_message("instance " + node_id_ + " was stopped while it computed stage " + stage);
+    error->set_message("instance " + node_id_ + " was stopped while it computed stage " +
+                       header.stage);
   } else if (absl::IsCancelled(status)) {
     request.clear_failed();
     request.set_cancelled(true);
   } else {
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
-    error->set_message("stage " + stage + " on " + node_id_ + ": " + base::Message(status));
+    error->set_message("stage " + header.stage + " on " + node_id_ + ": " + base::Message(status));
   }
   spdlog::info("uid={} stage={} ended: {}", header.uid.ToString(), stage, base::Message(status));
   reporter_.Report(header.uid, std::move(request));

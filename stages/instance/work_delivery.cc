@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
 #include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
 #include "stages/instance/result_delivery.h"
@@ -84,6 +85,11 @@ std::string WorkDelivery::DestinationOf(const runtime::FinishedWork& work) const
 std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
   if (parts_.former_set.FailIfLate(header)) return std::nullopt;
+  if (parts_.scheduler.IsFenced(header)) {
+    spdlog::info("uid={} stage={} run {} is dropped: a later run of the job is here",
+                 header.uid.ToString(), header.stage, job::RunSequence(header.run));
+    return std::nullopt;
+  }
   const std::string reason = base::GetReason(work.outputs.status()).reason;
   const bool handed_over = reason == runtime::kHandedOver;
   const bool elsewhere = handed_over || reason == runtime::kWrongStage;

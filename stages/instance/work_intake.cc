@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "cluster/job/job_record.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -83,6 +84,9 @@ void WorkIntake::TakeIn(node::Received received) {
   if (*pushed == PushResult::kQueued || *pushed == PushResult::kHeld) {
     // The sender reports this too. But if it died before that, the job would be taken for lost.
     parts_.updates.Placed(kept);
+  } else if (*pushed == PushResult::kFenced) {
+    spdlog::info("uid={} stage={} run {} is dropped: a later run of the job has come here",
+                 kept.uid.ToString(), kept.stage, job::RunSequence(kept.run));
   } else if (*pushed == PushResult::kClosed) {
     left_.push_back(std::move(item));
   }

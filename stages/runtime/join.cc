@@ -50,8 +50,19 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
                            "stage " + Quoted(header.stage) +
                                " does not take the outputs of stage " + Quoted(header.from));
   }
+  if (join != joins_.end() && header.run < join->second.run) {
+    ++fenced_;
+    return std::nullopt;
+  }
+  if (join != joins_.end() && header.run > join->second.run) {
+    fenced_ += join->second.parts.size();
+    Erase(join);
+    join = joins_.end();
+  }
   const std::size_t part_bytes = BytesOf(part);
-  if (join == joins_.end()) join = joins_.emplace(key, Join{.give_up = GiveUpTime(part)}).first;
+  if (join == joins_.end()) {
+    join = joins_.emplace(key, Join{.give_up = GiveUpTime(part), .run = header.run}).first;
+  }
   // The newest list counts: the workflow may have changed since the first part came. Expire names
   // the missing stages by it.
   join->second.predecessors.assign(predecessors.begin(), predecessors.end());
@@ -94,7 +105,7 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
 std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
   std::vector<Lost> lost;
   for (auto join = joins_.begin(); join != joins_.end();) {
-    const auto& [predecessors, parts, give_up] = join->second;
+    const auto& [predecessors, parts, give_up, run] = join->second;
     if (now < give_up) {
       ++join;
       continue;
@@ -149,10 +160,15 @@ void JoinTable::RemovePart(const message::Header& edge, std::uint32_t attempt) {
   parts.erase(part);
 }
 
-void JoinTable::Remove(const base::Uid& uid) {
+std::size_t JoinTable::Remove(const base::Uid& uid) {
+  std::size_t removed = 0;
   // The empty stage sorts before every stage of the job.
   auto join = joins_.lower_bound({uid, ""});
-  while (join != joins_.end() && join->first.first == uid) join = Erase(join);
+  while (join != joins_.end() && join->first.first == uid) {
+    removed += join->second.parts.size();
+    join = Erase(join);
+  }
+  return removed;
 }
 
 JoinTable::Joins::iterator JoinTable::Erase(Joins::iterator join) {

@@ -60,6 +60,9 @@ class JoinTable {
   ///
   /// Errors: INVALID_ARGUMENT (ARTIFACT_TWICE; NOT_A_BRANCH: the part's stage is not among
   /// `predecessors`).
+  ///
+  /// A part of a larger run drops the parts of a smaller one, and a part of a smaller run is
+  /// dropped; both are counted in fenced().
   absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
                                               std::span<const std::string> predecessors);
   /// Gives up joins whose time is over. That is shortly before the job's deadline (a second, or a
@@ -70,8 +73,8 @@ class JoinTable {
   std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
   /// Drops the part of this edge (uid, run, stage, `from`) if its attempt is smaller.
   void RemovePart(const message::Header& edge, std::uint32_t attempt);
-  /// Drops the job's parts.
-  void Remove(const base::Uid& uid);
+  /// Drops the job's parts, and returns how many there were.
+  std::size_t Remove(const base::Uid& uid);
 
   /// Returns whether half of what the limits allow is held: senders should be slowed down.
   [[nodiscard]] bool scarce() const {
@@ -82,6 +85,7 @@ class JoinTable {
   [[nodiscard]] std::size_t joins() const { return joins_.size(); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t duplicates() const { return duplicates_; }
+  [[nodiscard]] std::uint64_t fenced() const { return fenced_; }
 
  private:
   using JoinKey = std::pair<base::Uid, std::string>;  // Job and stage.
@@ -89,6 +93,7 @@ class JoinTable {
     std::vector<std::string> predecessors;
     std::map<std::string, WorkItem> parts;  // Keyed by the stage that made them.
     base::MonotonicTime give_up{};
+    std::uint64_t run = 0;
   };
   using Joins = std::map<JoinKey, Join>;
 
@@ -101,6 +106,7 @@ class JoinTable {
   Joins joins_;
   std::size_t bytes_ = 0;
   std::uint64_t duplicates_ = 0;
+  std::uint64_t fenced_ = 0;
 };
 
 }  // namespace onepiece::runtime

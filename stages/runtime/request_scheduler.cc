@@ -10,16 +10,14 @@
 namespace onepiece::runtime {
 namespace {
 
-// Adds `key` to a set that forgets its oldest members beyond `limit`. False when it was there.
-template <typename Key>
-bool Remember(std::set<Key>& set, std::deque<Key>& order, const Key& key, std::size_t limit) {
-  if (!set.insert(key).second) return false;
+// Makes `key`, which was just added to a set or map, its newest member. Forgets the oldest one
+// beyond `limit`.
+template <typename Container, typename Key>
+void ForgetOldest(Container& container, std::deque<Key>& order, const Key& key, std::size_t limit) {
   order.push_back(key);
-  if (order.size() > limit) {
-    set.erase(order.front());
-    order.pop_front();
-  }
-  return true;
+  if (order.size() <= limit) return;
+  container.erase(order.front());
+  order.pop_front();
 }
 
 }  // namespace
@@ -146,7 +144,8 @@ absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
                                                   std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
   const base::MutexLock lock(mutex_);
-  if (cancelled_.contains(header.uid)) return PushResult::kCancelled;
+  if (CancelledLocked(header.uid)) return PushResult::kCancelled;
+  if (!TakeRun(header)) return PushResult::kFenced;
   if (!Raise(header, header.attempt)) {
     ++duplicates_;
     return PushResult::kDuplicate;
@@ -155,6 +154,37 @@ absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
   // second copy must not be sent on.
   if (closed_) return PushResult::kClosed;
   return Enqueue(std::move(item), predecessors);
+}
+
+bool RequestScheduler::TakeRun(const message::Header& header) {
+  if (FencedLocked(header)) {
+    ++fenced_;
+    return false;
+  }
+  const auto [known, is_new] = runs_.try_emplace(header.uid, Newest{header.run, header.deadline});
+  Newest& newest = known->second;
+  if (is_new) {
+    ForgetOldest(runs_, runs_order_, header.uid, options_.remembered);
+  } else if (newest.run == header.run) {
+    newest.until = std::max(newest.until, header.deadline);
+  } else {
+    // A smaller run is here when its job's request id was used again after the job's deadline.
+    newest = {header.run, header.deadline};
+    fenced_ += RemoveQueued(header.uid) + joins_.Remove(header.uid);
+    changed_.NotifyAll();
+  }
+  return true;
+}
+
+bool RequestScheduler::FencedLocked(const message::Header& header) const {
+  const auto newest = runs_.find(header.uid);
+  return newest != runs_.end() && header.run < newest->second.run &&
+         clock_.Now() < newest->second.until;
+}
+
+bool RequestScheduler::IsFenced(const message::Header& header) const {
+  const base::MutexLock lock(mutex_);
+  return FencedLocked(header);
 }
 
 absl::StatusOr<PushResult> RequestScheduler::Enqueue(WorkItem item,
@@ -175,11 +205,7 @@ bool RequestScheduler::Raise(const message::Header& edge, std::uint32_t attempt)
   if (!is_new && attempt <= known->second) return false;
   known->second = attempt;
   if (is_new) {
-    newest_order_.push_back(key);
-    if (newest_order_.size() > options_.remembered) {
-      newest_.erase(newest_order_.front());
-      newest_order_.pop_front();
-    }
+    ForgetOldest(newest_, newest_order_, key, options_.remembered);
     return true;
   }
   strategy_->Remove([&](const WorkItem& item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -207,7 +233,12 @@ void RequestScheduler::Fence(const message::Header& edge, std::uint32_t attempt)
 
 bool RequestScheduler::IsFenced(const WorkItem& item) const {
   const base::MutexLock lock(mutex_);
-  return IsOld(item);
+  return FencedLocked(item.message.header) || IsOld(item);
+}
+
+std::size_t RequestScheduler::RemoveQueued(const base::Uid& uid) {
+  return strategy_->Remove(
+      [&uid](const WorkItem& item) { return item.message.header.uid == uid; });
 }
 
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
@@ -241,7 +272,8 @@ absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
                                               std::span<const std::string> predecessors) {
   const base::MutexLock lock(mutex_);
   if (closed_) return false;
-  if (cancelled_.contains(item.message.header.uid)) return true;
+  if (CancelledLocked(item.message.header.uid)) return true;
+  if (!TakeRun(item.message.header)) return true;
   ONEPIECE_RETURN_IF_ERROR(Enqueue(std::move(item), predecessors).status());
   return true;
 }
@@ -273,22 +305,29 @@ std::vector<WorkItem> RequestScheduler::Close() {
 
 void RequestScheduler::Cancel(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  Remember(cancelled_, cancelled_order_, uid, options_.remembered);
-  strategy_->Remove([&uid](const WorkItem& item) { return item.message.header.uid == uid; });
+  const base::MonotonicTime until = clock_.Now() + options_.cancelled_for;
+  if (cancelled_.insert_or_assign(uid, until).second)
+    ForgetOldest(cancelled_, cancelled_order_, uid, options_.remembered);
+  RemoveQueued(uid);
   joins_.Remove(uid);
   changed_.NotifyAll();
 }
 
 bool RequestScheduler::IsCancelled(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
-  return closed_ || cancelled_.contains(uid);
+  return closed_ || CancelledLocked(uid);
+}
+
+bool RequestScheduler::CancelledLocked(const base::Uid& uid) const {
+  const auto cancelled = cancelled_.find(uid);
+  return cancelled != cancelled_.end() && clock_.Now() < cancelled->second;
 }
 
 bool RequestScheduler::HandsOver(const base::Uid& uid) const {
   // The hook takes locks of its own, so it is not called under this one.
   const bool wanted = options_.hand_over && options_.hand_over();
   const base::MutexLock lock(mutex_);
-  return (closed_ || wanted) && !cancelled_.contains(uid);
+  return (closed_ || wanted) && !CancelledLocked(uid);
 }
 
 std::size_t RequestScheduler::queued() const {
@@ -309,6 +348,11 @@ std::size_t RequestScheduler::joins() const {
 std::uint64_t RequestScheduler::duplicates() const {
   const base::MutexLock lock(mutex_);
   return duplicates_ + joins_.duplicates();
+}
+
+std::uint64_t RequestScheduler::fenced() const {
+  const base::MutexLock lock(mutex_);
+  return fenced_ + joins_.fenced();
 }
 
 }  // namespace onepiece::runtime

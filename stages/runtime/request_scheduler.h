@@ -102,9 +102,12 @@ struct RequestSchedulerOptions {
   std::size_t max_queued = 64;
   /// There is room while the queue holds fewer bytes than this, or nothing.
   std::size_t max_queued_bytes = std::size_t{512} << 20;
-  /// So many of the last edges that items were pushed for, and of the last cancelled jobs, are
-  /// recognised.
+  /// So many of the last edges that items were pushed for, of the last cancelled jobs, and of the
+  /// runs of the last jobs are recognised.
   std::size_t remembered = 4096;
+  /// How long a cancelled job is recognised at most. It is shorter than a tombstone's life, so that
+  /// a request id that is used again is not taken for the job that was cancelled.
+  base::Duration cancelled_for = std::chrono::minutes(10);
   JoinLimits joins = {};
   /// Returns whether work is to end at its next step boundary and go on elsewhere. An empty
   /// function means false. The workers call it at step boundaries, so it must be thread-safe and
@@ -118,6 +121,7 @@ enum class PushResult : std::uint8_t {
   kHeld,       ///< It waits for the job's other branches.
   kDuplicate,  ///< Its attempt or a later one was here or is elsewhere, and it is dropped.
   kCancelled,  ///< Its job was cancelled, and it is dropped.
+  kFenced,     ///< A larger run of its job has come here, and it is dropped.
   kClosed      ///< It was not taken, because the scheduler is closed.
 };
 
@@ -140,9 +144,11 @@ class RequestScheduler {
   [[nodiscard]] bool HasReserve() const;
   /// Queues an item. An item whose attempt is not larger than one that was seen for its edge (uid,
   /// run, stage, `from`) is dropped, and so is an item of a cancelled job. A larger attempt fences
-  /// the smaller ones (Fence). If its stage has several `predecessors` and the item has no
-  /// `parts`, it is one branch of a join. It is held until all branches are here, and then the join
-  /// is queued.
+  /// the smaller ones (Fence). The first item of a larger run drops what is queued and held of the
+  /// job's smaller runs, fences what is being computed of them, and fences what still comes of them
+  /// until the job's deadline. If its stage has several `predecessors` and the item has no `parts`,
+  /// it is one branch of a join. It is held until all branches are here, and then the join is
+  /// queued.
   ///
   /// Errors: those of JoinTable::Add. The caller then fails the job.
   absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
@@ -173,13 +179,17 @@ class RequestScheduler {
   /// where it is queued or waits for other branches, and IsFenced is true for it while the edge is
   /// among the last `remembered`.
   void Fence(const message::Header& edge, std::uint32_t attempt);
-  /// Returns whether a larger attempt than the item's is known for its edge. A joined item is
-  /// fenced only when all its parts are, because the others would not come again.
+  /// Returns whether a larger run of the item's job has come here, or a larger attempt than the
+  /// item's is known for its edge. A joined item is fenced by attempts only when all its parts are,
+  /// because the others would not come again.
   [[nodiscard]] bool IsFenced(const WorkItem& item) const;
-  /// Drops the job's queued items and parts. IsCancelled is true for it while it is among the last
-  /// `remembered` cancelled jobs.
+  /// Drops the job's queued items and parts. IsCancelled is true for it for `cancelled_for`, while
+  /// it is among the last `remembered` cancelled jobs.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
+  /// Returns whether a larger run of the job has come here than this message's: whatever becomes of
+  /// its work, nobody wants to hear of it.
+  [[nodiscard]] bool IsFenced(const message::Header& header) const;
   /// Returns whether what is being computed of this job should stop at a checkpoint and go on
   /// elsewhere: after Close, or while RequestSchedulerOptions::hand_over says so. Never for a job
   /// that Cancel names.
@@ -191,6 +201,8 @@ class RequestScheduler {
   [[nodiscard]] std::size_t joins() const;
   /// Returns how many items were dropped as duplicates so far.
   [[nodiscard]] std::uint64_t duplicates() const;
+  /// Returns how many items and joins were dropped so far because of a larger run.
+  [[nodiscard]] std::uint64_t fenced() const;
 
  private:
   /// Uid, run, stage and `from` of work.
@@ -198,7 +210,19 @@ class RequestScheduler {
   static EdgeKey KeyOf(const message::Header& header) {
     return {header.uid, header.run, header.stage, header.from};
   }
+  /// The largest run of a job.
+  struct Newest {
+    std::uint64_t run = 0;
+    base::MonotonicTime until;  ///< The job's deadline. Its request id may be used again later.
+  };
 
+  std::size_t RemoveQueued(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns false for a message of a smaller run than the job's largest one.
+  bool TakeRun(const message::Header& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool FencedLocked(const message::Header& header) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] bool CancelledLocked(const base::Uid& uid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] bool QueueHasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns false when this attempt, or a larger one, is known already.
   bool Raise(const message::Header& edge, std::uint32_t attempt)
@@ -216,8 +240,12 @@ class RequestScheduler {
   JoinTable joins_ ABSL_GUARDED_BY(mutex_);
   std::map<EdgeKey, std::uint32_t> newest_ ABSL_GUARDED_BY(mutex_);  // The largest attempts.
   std::deque<EdgeKey> newest_order_ ABSL_GUARDED_BY(mutex_);
-  std::set<base::Uid> cancelled_ ABSL_GUARDED_BY(mutex_);
+  // The jobs that were cancelled, and until when that counts.
+  std::map<base::Uid, base::MonotonicTime> cancelled_ ABSL_GUARDED_BY(mutex_);
   std::deque<base::Uid> cancelled_order_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, Newest> runs_ ABSL_GUARDED_BY(mutex_);
+  std::deque<base::Uid> runs_order_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t fenced_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
   std::size_t given_out_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

@@ -149,11 +149,13 @@ class DatabaseCluster {
   }
   Database& at(const std::string& node_id) { return databases_.at(node_id); }
 
-  absl::StatusOr<node::Delivered> SendResult(const std::string& uid, const std::string& bytes) {
+  absl::StatusOr<node::Delivered> SendResult(const std::string& uid, const std::string& bytes,
+                                             std::uint64_t run = 0) {
     message::Message message;
     message.header.kind = message::Kind::kResult;
     message.header.uid = *base::Uid::Parse(uid);
     message.header.app = "app";
+    message.header.run = run;
     message.header.ingress_time = base::SystemClock().WallNow();
     message.header.deadline = base::SystemClock().Now() + std::chrono::seconds(60);
     message.artifacts.push_back(message::BytesArtifact("video", "video/mp4", bytes));

@@ -45,6 +45,7 @@ class JobStoreTest : public QObject {
     const std::string kept = f.Create();
     QVERIFY(f.store.Delete(deleted).ok());
     const std::string third = f.Create();
+    QCOMPARE(f.store.stats().tombstones_forgotten, std::uint64_t{1});
     QCOMPARE(f.State(kept), Job::QUEUED);
     QCOMPARE(f.State(third), Job::QUEUED);
     const auto refused = f.store.Create(f.NewRecord());
@@ -385,7 +386,7 @@ class JobStoreTest : public QObject {
     QCOMPARE(f.store.List({})->jobs_size(), 0);
     // An instance that still computes the job learns that it can stop.
     QCOMPARE(f.store.Update(f.Progress(uid, "a", 0, 1))->job().state(), Job::CANCELLED);
-    f.clock.Advance(20s);
+    f.clock.Advance(170s);
     f.store.Sweep(EveryoneAlive);
     QCOMPARE(f.store.stats().records, 0);
   }

@@ -85,7 +85,8 @@ class WatchTest : public QObject {
     StateLog log;
     const std::uint64_t first = log.Subscribe(f.store, uid);
     QVERIFY(f.store.Delete(uid).ok());
-    f.clock.Advance(std::chrono::seconds(3));
+    f.clock.Advance(
+        std::chrono::seconds(151));  // Its deadline, its result's life and tombstone_ttl.
     f.store.Sweep(EveryoneAlive);
     QVERIFY(Eventually([&] { return !log.status().ok(); }));
     StoreFixture::RequireOk(f.store.Create(record));

@@ -110,10 +110,13 @@ class JobUpdatesTest : public QObject {
     UpdatesFixture f;
     f.leaving = leaving;
     const auto status_code = static_cast<absl::StatusCode>(code);
+    f.header.run = 7;
+    f.header.stage = "last";
     f.updates.Fail(f.header, given.isEmpty()
                                  ? absl::Status(status_code, "why")
                                  : base::MakeError(status_code, given.toStdString(), "why"));
     const v1::UpdateJobRequest request = f.Request();
+    QCOMPARE(request.ended_by().run(), std::uint64_t{7});
     QCOMPARE(request.cancelled(), reason.isEmpty());
     QCOMPARE(request.failed().reason(), reason.toStdString());
     QCOMPARE(request.ended_by().attempt(), std::uint32_t{2});

@@ -25,8 +25,13 @@ JobRecord RandomRecord(std::mt19937_64& random) {
   job.mutable_create_time()->set_seconds(pick(2));
   if (pick(3) > 0) record.set_fingerprint(pick(2) == 0 ? "f" : "g");
   if (pick(2) == 0) (*job.mutable_labels())["k" + std::to_string(pick(2))] = "v";
+  if (pick(3) == 0) job.add_inputs()->set_name("i" + std::to_string(pick(2)));
+  if (pick(3) == 0) job.set_priority(pick(2));
   record.set_result_ttl_s(10 + pick(2));
   record.set_run(static_cast<unsigned>(pick(3)));
+  record.mutable_lease()->set_number(static_cast<unsigned>(pick(3)));
+  record.mutable_lease()->set_claimant("p" + std::to_string(pick(2)));
+  record.mutable_lease()->set_incarnation(static_cast<unsigned>(pick(2)));
   for (int i = pick(4); i > 0; --i) {
     v1::WorkHolder& holder = *record.add_holders();
     holder.set_node_id("n" + std::to_string(pick(2)));
@@ -234,6 +239,75 @@ class JobRecordTest : public QObject {
     const JobRecord joined = Join(a, b);
     QCOMPARE(joined.holders_size(), 2);
     QCOMPARE(LiveNodes(joined), std::string("second second"));
+  }
+
+  // A tombstone lives long, and nobody sees a deleted job.
+  void Join_ADeletedJobIsSmall() {
+    JobRecord record = Ended(Job::SUCCEEDED, 4);
+    record.set_fingerprint("f");
+    record.mutable_lease()->set_number(7);
+    *record.add_holders() = Holder("", "text", 0, "n");
+    Job& job = *record.mutable_job();
+    job.set_request_id("r");
+    (*job.mutable_parameters()->mutable_fields())["prompt"].set_string_value("long");
+    (*job.mutable_labels())["user"] = "ann";
+    job.add_inputs()->set_name("image");
+    job.add_timings()->set_stage("text");
+    JobRecord deleted = record;
+    deleted.set_deleted(true);
+    const JobRecord joined = Join(record, deleted);
+    QVERIFY(!joined.job().has_parameters());
+    QCOMPARE(joined.job().labels_size() + joined.job().inputs_size() + joined.job().timings_size(),
+             0);
+    QCOMPARE(joined.holders_size(), 0);
+    QVERIFY(!joined.has_lease());
+    // What tells whose it is stays.
+    QCOMPARE(joined.fingerprint(), std::string("f"));
+    QCOMPARE(joined.job().request_id(), std::string("r"));
+    Normalize(deleted);
+    QVERIFY(Same(deleted, joined));
+    v1::StageTiming timing;
+    QVERIFY(!AddTiming(timing, deleted));
+    Place(Holder("", "other", 1, "n"), 1, 2, deleted);
+    QCOMPARE(deleted.holders_size(), 0);
+  }
+
+  void Join_OfTwoClaimsTheLargerNumberWins() {
+    JobRecord first = Ended(Job::RUNNING, 0);
+    first.mutable_job()->clear_end_time();
+    JobRecord second = first;
+    first.mutable_lease()->set_number(std::uint64_t{1} << kRunRandomBits | 9);
+    first.mutable_lease()->set_claimant("proxy-1");
+    second.mutable_lease()->set_number(std::uint64_t{2} << kRunRandomBits | 3);
+    second.mutable_lease()->set_claimant("proxy-2");
+    second.mutable_lease()->mutable_time_left()->set_seconds(2);
+    const JobRecord joined = Join(first, second);
+    QCOMPARE(joined.lease().claimant(), std::string("proxy-2"));
+    QCOMPARE(RunSequence(joined.lease().number()), 2U);
+    // Each database counts the time of a lease itself.
+    QVERIFY(!joined.lease().has_time_left());
+    Normalize(second);
+    QVERIFY(!second.lease().has_time_left());
+  }
+
+  // Work that has begun is gone on with; a job that nobody has begins anew.
+  void RunToStart_IsThatOfTheWorkThatHasBegun() {
+    JobRecord record = Ended(Job::QUEUED, 0);
+    record.mutable_job()->clear_end_time();
+    record.mutable_lease()->set_number(NextRun(record, 7));
+    QCOMPARE(RunToStart(record), std::uint64_t{1} << kRunRandomBits | 7);
+    v1::WorkHolder text = Holder("", "text", 0, "n");
+    text.set_run(RunToStart(record));
+    Place(text, 0, 0, record);
+    QVERIFY(!IsFenced(text.run(), record));
+    record.mutable_lease()->set_number(NextRun(record, 5));
+    QCOMPARE(RunSequence(record.lease().number()), 2U);
+    QCOMPARE(RunToStart(record), text.run());
+    NoteRun(record.lease().number(), record);
+    QCOMPARE(record.holders_size(), 0);
+    QVERIFY(IsFenced(text.run(), record));
+    // A claim is newer than every run, and every claim, that the record knows.
+    QVERIFY(NextRun(record, 0) > record.run());
   }
 
   void Place_MovesForwardOnly() {

@@ -52,6 +52,7 @@ class SlowDatabase final : public v1::DatabaseService::Service {
     asked_.WaitFor(lock, base::Scaled(1200ms),
                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return was_asked_; });
     record_ = request->record();
+    record_.mutable_lease()->mutable_time_left()->set_seconds(60);
     *response->mutable_record() = record_;
     response->set_created(true);
     return grpc::Status::OK;

@@ -23,11 +23,18 @@ using database::Require;
 using v1::Job;
 using namespace std::chrono_literals;
 
+/// Returns the run in which the job is; 0 when no instance has it.
+inline std::uint64_t RunOf(DatabaseCluster& cluster, const std::string& uid) {
+  const auto record = cluster.records().Get(*base::Uid::Parse(uid));
+  return record.ok() ? record->run() : 0;
+}
+
 /// Takes messages like an instance of one stage, and computes nothing.
 class FakeInstance final : public v1::InstanceService::Service {
  public:
   explicit FakeInstance(DatabaseCluster& cluster, const std::string& app = "app",
-                        const std::string& stage = "encode", const std::string& node = "inst-1") {
+                        const std::string& stage = "encode", const std::string& node = "inst-1")
+      : cluster_(cluster) {
     v1::Endpoint self;
     self.set_node_id(node);
     self.set_incarnation(77);
@@ -75,12 +82,14 @@ class FakeInstance final : public v1::InstanceService::Service {
     holder.set_node_id("inst-1");
     holder.set_incarnation(77);
     holder.set_stage("encode");
+    holder.set_run(RunOf(cluster_, uid));
     update.mutable_progress()->set_step(step);
     update.mutable_progress()->set_steps(9);
     return update;
   }
 
  private:
+  DatabaseCluster& cluster_;
   node::ClusterView view_;
   std::unique_ptr<node::Inbox> inbox_;
   rpc::Server server_{rpc::ServerOptions{}};
@@ -197,6 +206,10 @@ struct AppCluster : DatabaseCluster {
       prompt.set_required(true);
       add(workflow);
     });
+  }
+  /// Sends a result of the run in which the job is.
+  absl::StatusOr<node::Delivered> SendResult(const std::string& uid, const std::string& bytes) {
+    return DatabaseCluster::SendResult(uid, bytes, RunOf(*this, uid));
   }
 };
 

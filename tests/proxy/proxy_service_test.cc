@@ -131,23 +131,52 @@ class ProxyServiceTest : public QObject {
     QVERIFY(cluster.proxy.Get(name).ok());
   }
 
-  // The work that began must neither go on for nothing nor start twice.
-  void Submit_WhenOneEntranceTakesNothing_FailsTheJobAndCallsTheOtherBack() {
+  // The work that has begun is worth something: the client's retry starts only the rest.
+  void Submit_WhenOneEntranceTakesNothing_TheRetryStartsTheRestInTheSameRun() {
+    BranchedCluster cluster;
+    FakeInstance text(cluster, "app", "text", "inst-text");
+    auto dead = std::make_unique<FakeInstance>(cluster, "app", "image", "inst-dead");
+    dead->Close();
+    Proxy proxy(cluster, "proxy-1");
+    const v1::SubmitJobRequest request = RequestWithId();
+    const auto refused = proxy.Submit(request);
+    QCOMPARE(refused.status().code(), absl::StatusCode::kUnavailable);
+    QCOMPARE(Reason(refused.status()), std::string("NOT_STARTED"));
+    const auto first = text.Receive();
+    QVERIFY(first.ok());
+    const base::Uid uid = first->message.header.uid;
+    QVERIFY(!text.WasCancelled(uid.ToString()));
+    const auto record = cluster.records().Get(uid);
+    QVERIFY(record.ok());
+    QCOMPARE(record->job().state(), Job::QUEUED);
+    QCOMPARE(record->holders_size(), 1);
+    // Nothing but another instance of the entrance is missing.
+    cluster.ChangeTable([](v1::RoutingTable& table) {
+      for (v1::Route& route : *table.mutable_routes()) {
+        if (route.stage() == "image") route.clear_instances();
+      }
+    });
+    FakeInstance image(cluster, "app", "image", "inst-image");
+    const auto again = proxy.Submit(request);
+    QVERIFY2(again.ok(), again.status().ToString().c_str());
+    const auto second = image.Receive();
+    QVERIFY(second.ok());
+    QCOMPARE(second->message.header.run, first->message.header.run);
+    QVERIFY(second->message.header.run != 0);
+    QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QCOMPARE(cluster.records().Get(uid)->holders_size(), 2);
+  }
+
+  // Without a request_id nobody can ask for the job again, so it must not go on for nothing.
+  void Submit_WhenOneEntranceTakesNothing_WithoutARequestId_CallsTheOtherBack() {
     ServedBranches cluster;
     cluster.image.Close();
-    const v1::SubmitJobRequest request = RequestWithId();
-    const auto refused = cluster.proxy.Submit(request);
+    const auto refused = cluster.proxy.Submit(Request());
     QCOMPARE(refused.status().code(), absl::StatusCode::kUnavailable);
     const auto received = cluster.text.Receive();
     QVERIFY(received.ok());
-    const std::string uid = received->message.header.uid.ToString();
-    QVERIFY(cluster.text.WasCancelled(uid));
-    const auto again = cluster.proxy.Submit(request);
-    QVERIFY2(again.ok(), again.status().ToString().c_str());
-    QCOMPARE(again->state(), Job::FAILED);
-    QCOMPARE(again->error().reason(), std::string("NOT_STARTED"));
-    QVERIFY(again->error().message().find("stage image") != std::string::npos);
-    QCOMPARE(cluster.text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
+    QVERIFY(cluster.text.WasCancelled(received->message.header.uid.ToString()));
+    QVERIFY(!cluster.records().Get(received->message.header.uid).ok());
   }
 
   void Submit_AgainSendsOnlyToTheEntranceThatHasNothing() {

@@ -75,6 +75,28 @@ class JoinTest : public QObject {
     QVERIFY(table.Add(Part(uid, "image"), kBoth)->has_value());
   }
 
+  void Add_OfALargerRunReplacesTheSmaller() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    const auto part = [&](const std::string& from, std::uint64_t run) {
+      WorkItem item = Part(uid, from, 0, "run " + std::to_string(run));
+      item.message.header.run = run;
+      return item;
+    };
+    QVERIFY(!table.Add(part("text", 1), kBoth)->has_value());
+    // The join of the newer run begins anew. What comes of the older run does not complete it.
+    QVERIFY(!table.Add(part("image", 2), kBoth)->has_value());
+    QVERIFY(!table.Add(part("text", 1), kBoth)->has_value());
+    QCOMPARE(table.fenced(), std::uint64_t{2});
+    QCOMPARE(table.bytes(), std::size_t{5});
+    const auto work = table.Add(part("text", 2), kBoth);
+    QVERIFY(work.ok() && work->has_value());
+    QCOMPARE((*work)->message.header.run, std::uint64_t{2});
+    for (const message::Artifact& artifact : (*work)->message.artifacts)
+      QCOMPARE(std::string(artifact.data.text()), std::string("run 2"));
+    QCOMPARE(table.bytes(), std::size_t{0});
+  }
+
   void Add_RefusesOneArtifactFromTwoStages() {
     JoinTable table({});
     const auto uid = base::Uid::GenerateRandom();

@@ -252,6 +252,57 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(f.Pop()->message.header.uid == other);
   }
 
+  void Push_OfALargerRun_EndsTheSmaller() {
+    SchedulerFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    const auto item = [&](std::uint64_t run, const std::string& from) {
+      WorkItem made = Item(uid);
+      made.message.header.run = run;
+      made.message.header.from = from;
+      made.message.header.deadline = f.clock.Now() + std::chrono::seconds(60);
+      return made;
+    };
+    const std::vector<std::string> both = {"text", "image"};
+    QVERIFY(*f.scheduler.Push(item(1, "a")) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(item(1, "b")) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(item(1, "text"), both) == PushResult::kHeld);
+    const WorkItem running = *f.Pop();
+    QVERIFY(!f.scheduler.IsFenced(running.message.header));
+    // The same place in the job is other work in another run.
+    QVERIFY(*f.scheduler.Push(item(2, "a")) == PushResult::kQueued);
+    QVERIFY(f.scheduler.IsFenced(running.message.header));
+    QCOMPARE(f.scheduler.joins(), std::size_t{0});
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QVERIFY(*f.scheduler.Push(item(1, "c")) == PushResult::kFenced);
+    QVERIFY(*f.scheduler.Return(item(1, "a")));
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QCOMPARE(f.scheduler.fenced(), std::uint64_t{4});
+    const WorkItem newer = *f.Pop();
+    QCOMPARE(newer.message.header.run, std::uint64_t{2});
+    QVERIFY(!f.scheduler.IsFenced(newer.message.header));
+    QVERIFY(!f.scheduler.IsCancelled(uid));
+  }
+
+  // A request id may be used again after its job's tombstone. Its runs may then be smaller.
+  void ARequestIdThatIsUsedAgain_IsNeitherFencedNorCancelledNorSeen() {
+    SchedulerFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    const auto item = [&](std::uint64_t run) {
+      WorkItem made = Item(uid);
+      made.message.header.run = run;
+      made.message.header.deadline = f.clock.Now() + std::chrono::seconds(60);
+      return made;
+    };
+    QVERIFY(*f.scheduler.Push(item(9)) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(item(5)) == PushResult::kFenced);
+    f.scheduler.Cancel(uid);
+    f.clock.Advance(std::chrono::hours(1));
+    QVERIFY(*f.scheduler.Push(item(5)) == PushResult::kQueued);
+    QVERIFY(!f.scheduler.IsCancelled(uid));
+    QCOMPARE(f.scheduler.queued(), std::size_t{1});
+    QVERIFY(!f.scheduler.IsFenced(item(5).message.header));
+  }
+
   void Memory_IsBounded() {
     SchedulerFixture f;
     const auto first = base::Uid::GenerateRandom();

@@ -100,7 +100,7 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
       {"stages/finetune", {"stages/wan", "stages/model", "stages/tensor", "cluster/base"}},
       {"stages/instance",
        {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
-        "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
+        "cluster/job", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
         "cluster/service", "cluster/node", "cluster/values", "proto"}},
   };
   return allowed;
