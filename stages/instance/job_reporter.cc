@@ -49,7 +49,8 @@ bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
     });
     if (same == placed.end()) {
       placed.Add(std::move(holder));
-    } else if (const std::pair known(same->run(), same->attempt()), told(holder.run(), holder.attempt());
+    } else if (const std::pair known(same->run(), same->attempt()),
+               told(holder.run(), holder.attempt());
                known < told || (known == told && holder.begun())) {
       *same = std::move(holder);
     }

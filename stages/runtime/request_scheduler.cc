@@ -237,8 +237,7 @@ bool RequestScheduler::IsFenced(const WorkItem& item) const {
 }
 
 std::size_t RequestScheduler::RemoveQueued(const base::Uid& uid) {
-  return strategy_->Remove(
-      [&uid](const WorkItem& item) { return item.message.header.uid == uid; });
+  return strategy_->Remove([&uid](const WorkItem& item) { return item.message.header.uid == uid; });
 }
 
 std::optional<WorkItem> RequestScheduler::Pop(const std::stop_token& stop,
