@@ -40,9 +40,8 @@ class RedoTest : public ClusterFixture {
   }
 
   void KilledInstance_ItsJobsAreComputedAgain() {
-    const std::vector<std::string> uids = SubmitJobs(6, 2);
-    // Both compute by then, and others wait in their queues.
-    QVERIFY(AwaitStep(uids.front()));
+    const std::vector<std::string> uids = SubmitJobs(6, 4);
+    QVERIFY(AwaitBothCompute(uids));
     const int pid = cluster_.PidOf("instance-right-1");
     QCOMPARE(kill(pid, SIGKILL), 0);
     for (const std::string& uid : uids) ExpectSuccess(uid);
@@ -51,8 +50,8 @@ class RedoTest : public ClusterFixture {
   }
 
   void StoppedInstance_ComesBackWhenOthersHaveItsJobs() {
-    const std::vector<std::string> uids = SubmitJobs(6, 1);
-    QVERIFY(AwaitStep(uids.front()));
+    const std::vector<std::string> uids = SubmitJobs(6, 4);
+    QVERIFY(AwaitBothCompute(uids));
     const int pid = cluster_.PidOf("instance-right-1");
     QCOMPARE(kill(pid, SIGSTOP), 0);
     for (const std::string& uid : uids) ExpectSuccess(uid);
@@ -88,10 +87,13 @@ class RedoTest : public ClusterFixture {
     }
     return uids;
   }
-  bool AwaitStep(const std::string& uid) {
+  // Both instances of the stage compute, and the other jobs wait or are done.
+  bool AwaitBothCompute(const std::vector<std::string>& uids) {
     return Eventually(std::chrono::seconds(30), [&] {
-      const json job = cluster_.Get(uid);
-      return job.value("stage", "") == "right" && job.value("step", 0) > 0;
+      return std::ranges::count_if(uids, [&](const std::string& uid) {
+               const json job = cluster_.Get(uid);
+               return job.value("stage", "") == "right" && job.value("step", 0) > 0;
+             }) >= 2;
     });
   }
   void ExpectSuccess(const std::string& uid) {

