@@ -21,6 +21,8 @@ constexpr base::Duration kLongestPause = std::chrono::seconds(30);
 constexpr base::Duration kFirstLookAtResult = std::chrono::seconds(1);
 // After a step that failed.
 constexpr base::Duration kRetryPause = std::chrono::milliseconds(250);
+// For a receiver to say in the record that it has a message whose sender heard no answer.
+constexpr base::Duration kDoubtPause = std::chrono::seconds(1);
 
 bool IsResult(const message::Message& message) {
   return message.header.kind == message::Kind::kResult;
@@ -64,7 +66,21 @@ bool HadBegun(const v1::WorkHolder& holder, const v1::JobRecord& record,
   return edge->begun() || stepped;
 }
 
+std::size_t BytesOf(const message::Message& message) {
+  std::size_t bytes = 0;
+  for (const message::Artifact& artifact : message.artifacts) bytes += artifact.data.size();
+  return bytes;
+}
+
 }  // namespace
+
+base::Duration KeptPatience() { return base::Scaled(std::chrono::milliseconds(200)); }
+
+base::Duration KeptLimit(const message::Message& message) {
+  constexpr std::size_t kBytesPerMs = 20'000;
+  return base::Scaled(std::chrono::seconds(1) +
+                      std::chrono::milliseconds(BytesOf(message) / kBytesPerMs));
+}
 
 WorkKey KeyOf(const message::Header& header) {
   return {.uid = header.uid, .run = header.run, .stage = header.stage, .from = header.from};
@@ -94,8 +110,7 @@ void KeptWork::Stop() { thread_ = {}; }
 
 void KeptWork::Keep(message::Message& message) {
   message::Header& header = message.header;
-  std::size_t size = 0;
-  for (const message::Artifact& artifact : message.artifacts) size += artifact.data.size();
+  const std::size_t size = BytesOf(message);
   const v1::Endpoint self = view_.self();
   const base::MutexLock lock(mutex_);
   auto known = items_.find(KeyOf(header));
@@ -120,6 +135,26 @@ void KeptWork::Keep(message::Message& message) {
                            .next_look = clock_.Now() + pause,
                            .pause = pause};
   bytes_ += size;
+}
+
+void KeptWork::Forget(const message::Header& header) {
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(KeyOf(header));
+  if (known == items_.end()) return;
+  const Item& item = known->second;
+  if (item.state == State::kSender && item.message.header.attempt == header.attempt) Erase(known);
+}
+
+bool KeptWork::Doubt(const message::Header& header) {
+  const base::MutexLock lock(mutex_);
+  const auto known = items_.find(KeyOf(header));
+  if (known == items_.end()) return false;
+  Item& item = known->second;
+  if (item.message.header.attempt != header.attempt) return true;  // Somebody knows more.
+  item.revision = ++last_revision_;
+  item.state = State::kDoubtful;
+  item.next_look = clock_.Now() + base::Scaled(kDoubtPause);
+  return true;
 }
 
 void KeptWork::Placed(const message::Header& header, const v1::WorkHolder& holder) {
@@ -212,8 +247,12 @@ KeptWork::Verdict KeptWork::Judge(const v1::JobRecord& record, const Routing& ro
   message::Header& header = item.message.header;
   if (record.deleted() || job::IsTerminal(record.job().state())) return Verdict::kDrop;
   if (record.run() > header.run || IsHandedOn(header, record, routing)) return Verdict::kDrop;
+  // Its end waits for the agreement of the databases. What is computed now would be for nothing.
+  if (record.has_proposed() && !IsResult(item.message)) return Verdict::kWait;
+  const bool doubtful = item.state == State::kDoubtful;
   if (const v1::WorkHolder* const edge = FindEdge(record, header);
-      edge != nullptr && edge->attempt() > header.attempt) {
+      edge != nullptr &&
+      (edge->attempt() > header.attempt || (doubtful && edge->attempt() == header.attempt))) {
     if (!edge->keeper().empty() && edge->keeper() != view_.self().node_id()) return Verdict::kDrop;
     header.attempt = edge->attempt();
     item.state = State::kHeld;
@@ -247,8 +286,9 @@ void KeptWork::SendAgain(const WorkKey& key, Item item) {
   const absl::StatusOr<Delivered> sent = ways_.send(item.message);
   if (!sent.ok()) {
     const std::string reason = base::GetReason(sent.status()).reason;
-    if (reason == "OUTCOME_UNKNOWN") item.state = State::kDoubtful;
-    item.next_look = clock_.Now() + base::Scaled(kRetryPause);
+    const bool doubtful = reason == "OUTCOME_UNKNOWN";
+    if (doubtful) item.state = State::kDoubtful;
+    item.next_look = clock_.Now() + base::Scaled(doubtful ? kDoubtPause : kRetryPause);
     PutBack(key, item);
     return;
   }

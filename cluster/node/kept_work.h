@@ -1,5 +1,5 @@
 // Work that this node has sent on, kept until its receiver has completed it (docs/architecture.md,
-// "What dies, and what happens then?").
+// "How is work computed again?").
 #pragma once
 
 #include <compare>
@@ -43,6 +43,13 @@ inline constexpr int kDefaultRetries = 2;
 /// The work of an edge that was given away so often is LOST, so that nothing goes round for ever.
 inline constexpr std::uint32_t kMaxAttempts = 32;
 
+/// How long one send of kept work looks for a taker (Destination::patience): it is tried again
+/// soon. Scaled.
+base::Duration KeptPatience();
+/// How long one send of kept work may take: about a second, and the time that the bytes of its
+/// artifacts take at 20 MB/s, which is a part of a slow network. Scaled.
+base::Duration KeptLimit(const message::Message& message);
+
 struct KeptWorkOptions {
   std::size_t max_bytes = std::size_t{256} << 20;  ///< Of artifacts.
   std::size_t max_items = 10'000;
@@ -57,8 +64,8 @@ struct KeptWorkOptions {
 /// quarantined.
 ///
 /// Each decision is made with the job's record, because the holder's last words may have been lost:
-/// what has ended, or was handed on already, is dropped. Whatever is kept is looked up again from
-/// time to time, so a lost word costs memory for some seconds only.
+/// what has ended, or was handed on already, is dropped. Whatever was given away is looked up again
+/// from time to time, so a lost word costs memory for some seconds only.
 ///
 /// Ownership: owns its thread, and shares the artifacts' bytes. Borrows the view and the clock.
 /// Threading: thread-safe. The ways are called on the thread of Start(), or in Look().
@@ -70,8 +77,9 @@ class KeptWork {
     std::function<absl::StatusOr<v1::JobRecord>(const base::Uid&)> ask;
     /// Changes the job's record. It is called again after an error, except for NOT_FOUND.
     std::function<absl::Status(const v1::UpdateJobRequest&)> report;
-    /// Gives the message to a node that takes it, within about a second. A message that may have
-    /// arrived nevertheless does no harm, because the next one has a larger attempt.
+    /// Gives the message to a node that takes it, within about a second, and the time that its
+    /// bytes take. A message that may have arrived nevertheless does no harm, because the next one
+    /// has a larger attempt.
     std::function<absl::StatusOr<Delivered>(const message::Message&)> send;
   };
 
@@ -85,6 +93,12 @@ class KeptWork {
   /// the message gets no keeper. Call it before each send, also before one that is repeated. The
   /// bytes of the artifacts must be owned by their buffers.
   void Keep(message::Message& message);
+  /// Drops the message with this header, which nobody took.
+  void Forget(const message::Header& header);
+  /// Notes that the message with this header may have arrived or not. Unless the job's record says
+  /// soon that somebody has it, it goes to somebody else with a larger attempt. Returns false when
+  /// it is not kept.
+  bool Doubt(const message::Header& header);
   /// Notes who has the message.
   void Placed(const message::Header& header, const v1::WorkHolder& holder);
   /// Notes what a receiver says: the work is completed, or somebody else has it. What an earlier
@@ -107,7 +121,7 @@ class KeptWork {
     kSender,  ///< It was not sent, or its sender does not know yet.
     kHeld,
     kTakenBack,  ///< Its holder has died, and nobody was sent the next attempt.
-    kDoubtful    ///< Its holder has died, and somebody may have the next attempt.
+    kDoubtful    ///< Somebody may have this attempt.
   };
   struct Item {
     message::Message message;

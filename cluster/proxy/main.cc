@@ -12,10 +12,6 @@ namespace onepiece::proxy {
 namespace {
 
 constexpr int kDefaultMaxJobsInFlight = 256;
-// How long kept work looks for a taker, and how long its send is repeated. It is tried again soon.
-constexpr auto kKeptTurn = std::chrono::milliseconds(200);
-constexpr auto kKeptLimit = std::chrono::seconds(1);
-
 constexpr auto kAskTimeout = std::chrono::milliseconds(500);
 
 node::KeptWork::Ways KeptWays(node::JobRecords& records, node::Outbox& outbox) {
@@ -27,8 +23,8 @@ node::KeptWork::Ways KeptWays(node::JobRecords& records, node::Outbox& outbox) {
           [&outbox](const message::Message& message) {
             const message::Header& header = message.header;
             auto target = node::Destination::Stage(header.app, header.stage, header.uid);
-            target.patience = base::Scaled(kKeptTurn);
-            const base::MonotonicTime limit = base::SystemClock().Now() + base::Scaled(kKeptLimit);
+            target.patience = node::KeptPatience();
+            const base::MonotonicTime limit = base::SystemClock().Now() + node::KeptLimit(message);
             return outbox.Deliver(message, target, std::min(header.deadline, limit));
           }};
 }

@@ -509,19 +509,22 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
     return holder;
   }
   const base::ErrorReason reason = base::GetReason(sent.status());
-  if (reason.reason != "OUTCOME_UNKNOWN") return sent.status();
-  // The message may have arrived. If it has, that instance reports the job; if not, the instance's
-  // death or the deadline ends the job.
+  if (reason.reason != "OUTCOME_UNKNOWN") {
+    if (options_.kept != nullptr) options_.kept->Forget(header);
+    return sent.status();
+  }
+  spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
+  // The message may have arrived. If it has, that instance reports the job. If not, it is sent
+  // again, where it is kept; else the instance's death or the deadline ends the job.
   v1::WorkHolder holder = node::HolderAt(routing, header, {}, header.attempt);
+  if (options_.kept != nullptr && options_.kept->Doubt(header)) return holder;
   const auto named = reason.metadata.find("node_id");
   for (const v1::Endpoint& endpoint : routing.Instances(header.app, header.stage)) {
     if (named == reason.metadata.end() || endpoint.node_id() != named->second) continue;
     holder.set_node_id(endpoint.node_id());
     holder.set_incarnation(endpoint.incarnation());
     holder.set_routing_epoch(routing.epoch());
-    if (options_.kept != nullptr) options_.kept->Placed(header, holder);
   }
-  spdlog::warn("op=admit uid={} {}", header.uid.ToString(), base::View(sent.status().message()));
   return holder;
 }
 

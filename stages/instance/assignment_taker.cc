@@ -72,9 +72,10 @@ void AssignmentTaker::LeaveSet(std::uint64_t epoch) {
   parts_.drain.Begin(epoch);
   const auto until = parts_.clock.Now() + base::Scaled(kLeaveSetLimit);
   // The upkeep thread looks at the drain meanwhile. Pending reports count too: they go to the
-  // databases of the old set, which this node cannot find once it follows the new one.
+  // databases of the old set, which this node cannot find once it follows the new one. So does kept
+  // work, which goes to the instances of the old set.
   while (!parts_.leaving && parts_.clock.Now() < until &&
-         (!parts_.drain.drained() || parts_.reporter.pending() > 0))
+         (!parts_.drain.drained() || parts_.reporter.pending() > 0 || parts_.kept.items() > 0))
     parts_.clock.Pause({}, kLeaveSetPoll);
   std::vector<runtime::WorkItem> late =
       parts_.scheduler.TakeJoins([](const message::Header&) { return true; });

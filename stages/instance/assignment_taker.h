@@ -7,6 +7,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/node/cluster_view.h"
+#include "cluster/node/kept_work.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "stages/instance/drain.h"
@@ -41,6 +42,7 @@ class AssignmentTaker {
     IdleWork& idle_work;
     FormerSetFilter& former_set;
     const JobReporter& reporter;
+    const node::KeptWork& kept;
     StatePublisher& publisher;
     base::Clock& clock;
     const std::atomic<bool>& leaving;  ///< The instance leaves: assignments are ignored.

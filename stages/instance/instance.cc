@@ -133,7 +133,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
           {{config_.idle_work().begin(), config_.idle_work().end()}, config_.node().data_dir()},
           clock),
       assignments_(config_, {*view_, scheduler_, tasks_, drain_, idle_work_, former_set_,
-                             *reporter_, publisher_, clock, leaving_}),
+                             *reporter_, kept_, publisher_, clock, leaving_}),
       intake_(
           {*view_, *inbox_, scheduler_, deliver_, tasks_, drain_, former_set_, updates_, clock}),
       upkeep_(node_id(), {*view_, scheduler_, deliver_, tasks_, drain_, intake_, updates_,

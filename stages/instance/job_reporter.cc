@@ -1,11 +1,14 @@
 #include "stages/instance/job_reporter.h"
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/job/job_record.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -29,11 +32,16 @@ bool IsEnd(const v1::UpdateJobRequest& request) {
   return request.has_failed() || request.cancelled();
 }
 
+auto WorkOf(const v1::WorkHolder& holder) {
+  return std::tuple(holder.run(), holder.attempt(), std::string_view(holder.stage()),
+                    std::string_view(holder.from()));
+}
+
 // Adds `newer` to `older`, which waits. A request has room for one timing.
 bool Join(v1::UpdateJobRequest newer, v1::UpdateJobRequest& older) {
   if (older.has_timing() && newer.has_timing()) return false;
-  // The end of an older attempt may be ignored.
-  if (IsEnd(older) && IsEnd(newer) && older.ended_by().attempt() != newer.ended_by().attempt())
+  // The end of an older run or attempt may be ignored.
+  if (IsEnd(older) && IsEnd(newer) && WorkOf(older.ended_by()) != WorkOf(newer.ended_by()))
     return false;
   // The first end of a job wins at the database, and so it does here.
   if (IsEnd(older)) {
@@ -195,7 +203,12 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
     const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
     if (!open && state != v1::Job::SUCCEEDED) ended_(uid);
     if (open && answered_) answered_(*record);
-    return Answer::kDone;
+    // An end that is only proposed dies with the database that proposes it. It is told again until
+    // the databases have settled it.
+    if (!IsEnd(request) || !record->has_proposed() || job::IsTerminal(record->job().state()))
+      return Answer::kDone;
+    BackOff(pending);
+    return Answer::kAgain;
   }
   const base::MonotonicTime now = clock_.Now();
   const bool first = !pending.refused.has_value();

@@ -26,7 +26,8 @@ namespace onepiece::instance {
 /// the newest step of a job waits, and the steps of a job are sent at most ten times a second.
 ///
 /// It repeats every other update until the answer is definite: a database has it, or it refuses the
-/// update for good (INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION). The pauses between attempts
+/// update for good (INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION). An end that is only proposed
+/// is repeated until the databases have settled how the job ends. The pauses between attempts
 /// grow from 200 ms to 3 s, for each job by itself. After kLongestLife, when the record is over
 /// anyway, an update is given up, and logged. Updates of a job that wait are joined into one where
 /// possible. Beyond kMaxPending only progress is dropped. Whoever takes work in asks full() first,

@@ -18,9 +18,6 @@ namespace {
 constexpr auto kDeliverTurn = std::chrono::seconds(1);
 // How long a send whose outcome is unknown is repeated before other items get their turn.
 constexpr auto kOpenTurn = std::chrono::milliseconds(100);
-// How long kept work looks for a taker, and how long its send is repeated. It is tried again soon.
-constexpr auto kKeptTurn = std::chrono::milliseconds(200);
-constexpr auto kKeptLimit = std::chrono::seconds(1);
 // How long SendLeft may take: the share of leaving that is for work that nobody has begun.
 constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 
@@ -100,14 +97,14 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     return std::nullopt;
   }
   if (!work.outputs.ok() && !elsewhere) {
-    Fail(work.item, work.outputs.status());
+    parts_.updates.Fail(header, work.outputs.status());
     return std::nullopt;
   }
   if (elsewhere && work.open.empty() && StaysHere(header)) {
     const auto table = parts_.view.routing();
     const auto returned =
         parts_.scheduler.Return(work.item, table->GraphOf(header.app).Predecessors(header.stage));
-    if (!returned.ok()) Fail(work.item, returned.status());
+    if (!returned.ok()) parts_.updates.Fail(header, returned.status());
     if (!returned.ok() || *returned) return std::nullopt;
   }
   const absl::Status sent = elsewhere ? Forward(work.item, work.open) : HandOn(work);
@@ -122,19 +119,16 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   const bool again = IsPassing(sent) && !parts_.leaving && parts_.clock.Now() < header.deadline &&
                      !parts_.scheduler.IsCancelled(header.uid);
   if (again) return work;
-  Fail(work.item, sent);
+  parts_.updates.Fail(header, sent);
   return std::nullopt;
 }
 
-// The keepers of the item's messages need them no longer.
+// The keepers of the item's messages need them no longer. They are not told when a job has failed:
+// they find that out from the record, and until it says so, this instance may die and take the word
+// with it.
 void WorkDelivery::Completed(const runtime::WorkItem& item) {
   for (const message::Message& part : item.parts) parts_.settler.Completed(part.header);
   if (item.parts.empty()) parts_.settler.Completed(item.message.header);
-}
-
-void WorkDelivery::Fail(const runtime::WorkItem& item, const absl::Status& status) {
-  parts_.updates.Fail(item.message.header, status);
-  Completed(item);
 }
 
 void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
@@ -285,16 +279,16 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
 absl::StatusOr<node::Delivered> WorkDelivery::SendKept(const message::Message& message) {
   const message::Header& header = message.header;
   const base::MonotonicTime deadline =
-      std::min(header.deadline, parts_.clock.Now() + base::Scaled(kKeptLimit));
+      std::min(header.deadline, parts_.clock.Now() + node::KeptLimit(message));
   const auto send = [&](node::Destination target) {
-    target.patience = base::Scaled(kKeptTurn);
+    target.patience = node::KeptPatience();
     return parts_.outbox.Deliver(message, target, deadline);
   };
   if (header.kind == message::Kind::kResult) {
     return DeliverResult(
         message, *parts_.view.routing(),
         {.send = send, .values = parts_.values, .spans = parts_.spans, .clock = parts_.clock},
-        base::Scaled(kKeptTurn), deadline);
+        node::KeptPatience(), deadline);
   }
   return send(node::Destination::Stage(header.app, header.stage, header.uid));
 }

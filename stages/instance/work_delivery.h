@@ -79,7 +79,6 @@ class WorkDelivery {
   absl::Status Forward(const runtime::WorkItem& item, Open& open);
   absl::Status HandOn(runtime::FinishedWork& work);
   void Completed(const runtime::WorkItem& item);
-  void Fail(const runtime::WorkItem& item, const absl::Status& status);
   absl::Status SendToSuccessors(message::Message& message, runtime::FinishedWork& work,
                                 std::span<const std::string> successors,
                                 v1::UpdateJobRequest update);

@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/node/settler.h"
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -522,13 +523,23 @@ class InstanceTest : public QObject {
     f.cluster.Assign(f.Gate(5, false, "set-2"));
     f.cluster.Publish(f.Table(5, {f.Self()}, "set-2"));
     open_(true);
-    QCOMPARE(f.Came().stage, std::string("next"));
+    const message::Header came = f.Came();
+    QCOMPARE(came.stage, std::string("next"));
     std::set<std::int64_t> empty;  // When it held nothing.
     QVERIFY(f.cluster.WaitReport([&](const auto& report) {
       if (report.load().held_jobs() == 0) empty.insert(report.load().sample_unix_ms());
       return empty.size() >= 10;  // Half a second, in which the instance has looked several times.
     }));
     f.cluster.HoldUpdates(false);
+    // It stays in its set while it keeps work for a stage there.
+    v1::SettleWorkRequest done;
+    v1::WorkSettled& settled = *done.add_works();
+    settled.set_uid(came.uid.ToString());
+    settled.set_run(came.run);
+    settled.set_stage(came.stage);
+    settled.set_from(came.from);
+    settled.set_attempt(came.attempt);
+    QVERIFY(node::TellByGrpc()(f.Self(), done).ok());
     QVERIFY(f.cluster.WaitReport([](const auto& report) {
       return report.state() == v1::Node::READY && report.assignment_epoch() == 5 &&
              report.routing_epoch() == 5;

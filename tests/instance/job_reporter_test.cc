@@ -42,6 +42,7 @@ class FakeDatabase {
     changed_.NotifyAll();
     v1::JobRecord record;
     record.mutable_job()->set_state(state);
+    if (proposed != v1::Job::STATE_UNSPECIFIED) record.mutable_proposed()->set_state(proposed);
     return record;
   }
   void Set(bool away, bool held) {
@@ -71,7 +72,8 @@ class FakeDatabase {
     const base::MutexLock lock(mutex_);
     return calls_;
   }
-  v1::Job::State state = v1::Job::RUNNING;
+  std::atomic<v1::Job::State> state = v1::Job::RUNNING;
+  std::atomic<v1::Job::State> proposed = v1::Job::STATE_UNSPECIFIED;
 
  private:
   base::Mutex mutex_;
@@ -152,6 +154,35 @@ class JobReporterTest : public QObject {
     f.reporter->Report(base::Uid::GenerateRandom(), Failed());
     QVERIFY(f.database.WaitForCalls(1));
     QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
+  }
+
+  // A database that dies now takes the proposal with it.
+  void Report_AnEndThatIsOnlyProposed_IsToldAgainUntilItIsSettled() {
+    ReporterFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    f.database.proposed = v1::Job::FAILED;
+    f.reporter->Report(uid, Failed());
+    QCOMPARE(f.database.WaitForUpdates(3).size(), std::size_t{3});
+    QCOMPARE(f.reporter->pending(), std::size_t{1});
+    f.database.state = v1::Job::FAILED;
+    QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
+  }
+
+  // The database ignores an end of an older run, so it must not swallow that of the newer one.
+  void Report_EndsOfTwoRuns_AreBothTold() {
+    ReporterFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    f.database.Set(/*away=*/true, /*held=*/false);
+    for (const std::uint64_t run : {1, 2}) {
+      v1::UpdateJobRequest request = Failed();
+      request.mutable_ended_by()->set_run(run);
+      f.reporter->Report(uid, request);
+    }
+    QVERIFY(f.database.WaitForCalls(1));
+    f.database.Set(false, false);
+    const auto updates = f.database.WaitForUpdates(2);
+    QCOMPARE(updates.size(), std::size_t{2});
+    QCOMPARE(updates[1].ended_by().run(), std::uint64_t{2});
   }
 
   void Report_TheDatabasesAreAwayForLong_NoEndIsLost() {

@@ -212,6 +212,18 @@ class WorkDeliveryTest : public QObject {
     QCOMPARE(f.settled[0].moved_to().node_id(), std::string("taker"));
   }
 
+  // Until a database knows of the failure, this instance may die and take the word with it.
+  void Deliver_OfWorkThatFailed_SettlesNothing() {
+    DeliveryFixture f;
+    runtime::FinishedWork work = f.Made("a", "make");
+    work.item.message.header.keeper = "p1";
+    work.outputs = absl::InternalError("broken");
+    QVERIFY(!f.delivery.Deliver(std::move(work)).has_value());
+    f.settler->Close();
+    const base::MutexLock lock(f.settled_mutex);
+    QVERIFY(f.settled.empty());
+  }
+
   // It was taken for dead, and its work is done again elsewhere.
   void Deliver_Fenced_SaysNothing() {
     DeliveryFixture f;

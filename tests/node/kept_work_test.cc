@@ -265,6 +265,66 @@ class KeptWorkTest : public QObject {
     QCOMPARE(f.sent[0].header.attempt, 2u);
   }
 
+  void Forgotten_WhatNobodyTook() {
+    KeptFixture f;
+    f.kept.Keep(f.message);
+    f.kept.Forget(f.message.header);
+    QCOMPARE(f.kept.items(), std::size_t{0});
+    QCOMPARE(f.kept.bytes(), std::size_t{0});
+    f.Send("d1");
+    f.kept.Forget(f.message.header);  // Somebody has it.
+    QCOMPARE(f.kept.items(), std::size_t{1});
+  }
+
+  void Doubtful_TheRecordNamesNobody_GoesToSomebody() {
+    KeptFixture f;
+    f.kept.Keep(f.message);
+    QVERIFY(f.kept.Doubt(f.message.header));
+    f.kept.Look();
+    QVERIFY(f.sent.empty());  // Its receiver gets the time to say so.
+    f.clock.Advance(base::Scaled(milliseconds(1100)));
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{1});
+    QCOMPARE(f.sent[0].header.attempt, 1u);  // It fences the first copy, should there be one.
+    message::Header unknown = f.message.header;
+    unknown.stage = "other";
+    QVERIFY(!f.kept.Doubt(unknown));
+  }
+
+  void Doubtful_TheRecordNamesItsReceiver_StaysThere() {
+    KeptFixture f;
+    f.kept.Keep(f.message);
+    QVERIFY(f.kept.Doubt(f.message.header));
+    job::Place(f.HolderOf("d1", 0), 0, 0, f.record);
+    f.clock.Advance(base::Scaled(milliseconds(1100)));
+    f.kept.Look();
+    QVERIFY(f.sent.empty());
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{1});
+  }
+
+  void Dead_WhileTheJobIsEnding_IsNotSentAgain() {
+    KeptFixture f;
+    f.Send("d1");
+    f.record.mutable_proposed()->set_state(v1::Job::CANCELLED);
+    f.Kill("d1");
+    f.kept.Look();
+    QVERIFY(f.sent.empty());
+    job::SetEnd(v1::Job::CANCELLED, f.clock.WallNow(), f.record);
+    f.clock.Advance(base::Scaled(seconds(6)));
+    f.kept.Look();
+    QCOMPARE(f.kept.items(), std::size_t{0});
+  }
+
+  void Limit_GrowsWithTheBytes() {
+    KeptFixture f;
+    const base::Duration small = KeptLimit(f.message);
+    f.message.artifacts = {
+        message::BytesArtifact("large", "", std::string(std::size_t{40} << 20, 'x'))};
+    QVERIFY(KeptLimit(f.message) - small >= base::Scaled(seconds(2)));
+  }
+
   void PlacedWhileItIsLookedUp_IsNotForgotten() {
     KeptFixture f;
     f.kept.Keep(f.message);

@@ -105,11 +105,14 @@ struct Proxy {
         spans(id),
         records(cluster.view()),
         outbox(node::Outbox::Create(cluster.fabric(), cluster.view(), {.node_id = id})),
+        kept(cluster.view(), {}),
         direct_fetch(cluster.view(), id, cluster.fabric()),
-        service(
-            cluster.view(),
-            {.workflow_set = "set", .max_jobs_in_flight = max_jobs, .direct_fetch = &direct_fetch},
-            records, *outbox, metrics, spans, clock),
+        service(cluster.view(),
+                {.workflow_set = "set",
+                 .max_jobs_in_flight = max_jobs,
+                 .direct_fetch = &direct_fetch,
+                 .kept = &kept},
+                records, *outbox, metrics, spans, clock),
         telemetry_service(spans, logs, {}, {}) {
     server.AddService(service);
     server.AddService(telemetry_service);
@@ -181,6 +184,7 @@ struct Proxy {
   telemetry::Spans spans;
   node::JobRecords records;
   std::unique_ptr<node::Outbox> outbox;
+  node::KeptWork kept;  ///< Not started: it only keeps.
   DirectFetch direct_fetch;
   ProxyService service;
   telemetry::LogRing logs;

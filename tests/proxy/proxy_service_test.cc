@@ -116,10 +116,13 @@ class ProxyServiceTest : public QObject {
     ServedCluster cluster;
     v1::SubmitJobRequest request;
     absl::StatusOr<Job> job;
+    std::size_t taken = 0;
     for (int i = 0; i == 0 || (job.ok() && i < 100); ++i) {  // Until the ring is full.
       request = RequestWithId();
       job = cluster.proxy.Submit(request);
+      if (job.ok()) ++taken;
     }
+    QCOMPARE(cluster.proxy.kept.items(), taken);
     QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
     QCOMPARE(Reason(job.status()), std::string("NOT_STARTED"));
     const std::string name = std::string(rpc::kRequestNamePrefix) + request.request_id();
