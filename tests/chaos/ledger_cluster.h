@@ -55,6 +55,8 @@ class Cluster {
   Cluster& operator=(const Cluster&) = delete;
 
   static const Population& population();
+  /// The instances of the first stage come first among those of the population.
+  static constexpr int kFirstStageInstances = 2;
   /// Returns what the supervisor says of the victim now. Its process has pid 0 while it does not
   /// run, and no address until it is ready.
   [[nodiscard]] local::ProcessRecord Find(Role role, int victim) const;

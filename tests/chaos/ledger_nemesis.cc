@@ -37,8 +37,14 @@ class LedgerNemesis {
       : options_(options), patient_(patient), ledger_(ledger), report_(report) {}
 
   void Run() {
-    const auto schedule = MakeSchedule(options_.seed, options_.length, options_.faults,
-                                       Cluster::population(), options_.faults_per_minute);
+    Population population = Cluster::population();
+    const int spared = options_.last_stage_only ? Cluster::kFirstStageInstances : 0;
+    population[static_cast<std::size_t>(Role::kInstance)] -= spared;
+    auto schedule = MakeSchedule(options_.seed, options_.length, options_.faults, population,
+                                 options_.faults_per_minute);
+    for (Injury& injury : schedule) {
+      if (injury.role == Role::kInstance) injury.victim += spared;
+    }
     const auto begun = Now();
     progress_ = begun + kProgress;
     for (const Injury& injury : schedule) {

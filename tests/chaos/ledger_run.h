@@ -35,6 +35,8 @@ struct RunOptions {
   std::vector<FaultKind> faults;
   double faults_per_minute = kFaultsPerMinute;
   std::int64_t largest_bytes = 0;
+  /// Of the instances, only those of the last stage suffer: whoever keeps their work lives.
+  bool last_stage_only = false;
   int cancel_percent = 0;  ///< So many of the jobs are cancelled, at any moment of their lives.
   std::string folder, bin_dir, plugin_dir;  ///< As in ClusterOptions.
   Plants plants;
