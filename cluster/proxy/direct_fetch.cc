@@ -30,20 +30,31 @@ void DirectFetch::Note(const base::Uid& uid, const v1::Job& job) {
     return Forget(uid);
   }
   const base::MutexLock lock(mutex_);
-  known_.insert_or_assign(uid, result);
-  if (known_.size() > kMaxKnown) known_.erase(known_.begin());
+  Drop(uid);
+  turns_.emplace(next_turn_, uid);
+  known_.emplace(uid, Noted{result, next_turn_++});
+  if (known_.size() <= kMaxKnown) return;
+  const base::Uid oldest = turns_.begin()->second;
+  Drop(oldest);
 }
 
 void DirectFetch::Forget(const base::Uid& uid) {
   const base::MutexLock lock(mutex_);
-  known_.erase(uid);
+  Drop(uid);
+}
+
+void DirectFetch::Drop(const base::Uid& uid) {
+  const auto found = known_.find(uid);
+  if (found == known_.end()) return;
+  turns_.erase(found->second.turn);
+  known_.erase(found);
 }
 
 std::optional<v1::JobResult> DirectFetch::Known(const base::Uid& uid) const {
   const base::MutexLock lock(mutex_);
   const auto found = known_.find(uid);
   if (found == known_.end()) return std::nullopt;
-  return found->second;
+  return found->second.result;
 }
 
 std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,

@@ -28,7 +28,7 @@ namespace onepiece::proxy {
 /// Threading: Thread-safe.
 ///
 /// Invariants: The values that it has read and that are not sent yet take at most kMaxBytes. It
-/// knows the results of at most kMaxKnown jobs.
+/// knows the results of at most kMaxKnown jobs, those that were noted last.
 class DirectFetch {
  public:
   static constexpr std::int64_t kMaxBytes = std::int64_t{256} << 20;
@@ -56,12 +56,21 @@ class DirectFetch {
  private:
   std::shared_ptr<const void> TakeRoom(std::int64_t bytes);
   std::optional<v1::JobResult> Known(const base::Uid& uid) const;
+  void Drop(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  struct Noted {
+    v1::JobResult result;
+    std::uint64_t turn = 0;  ///< Key in turns_.
+  };
 
   const node::ClusterView& view_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  /// The results with large artifacts. Uids begin with the time, so the first is the oldest.
-  std::map<base::Uid, v1::JobResult> known_ ABSL_GUARDED_BY(mutex_);
+  /// The results with large artifacts.
+  std::map<base::Uid, Noted> known_ ABSL_GUARDED_BY(mutex_);
+  /// The same jobs in the order in which they were noted. Their uids say nothing about their age.
+  std::map<std::uint64_t, base::Uid> turns_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t next_turn_ ABSL_GUARDED_BY(mutex_) = 0;
   values::ValuePeers peers_;
   std::shared_ptr<std::atomic<std::int64_t>> used_;
 };

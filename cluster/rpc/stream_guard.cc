@@ -43,7 +43,7 @@ void StreamGuard::CancelStalled(const std::stop_token& stop) {
     const base::MonotonicTime now = clock_.Now();
     const base::MutexLock lock(mutex_);
     for (const auto& [stream, moved] : streams_) {
-      // The context is alive: ~Stream() takes this lock before the handler returns.
+      // The context is alive: ~Stream() takes this lock before the context goes.
       if (now - moved >= limit) stream->context_.TryCancel();
     }
   }

@@ -14,15 +14,17 @@
 namespace onepiece::rpc {
 
 struct StreamGuardOptions {
-  /// Places, shared out among the callers (StreamShares). A synchronous stream holds a thread, so
-  /// this leaves threads of ServerOptions::max_threads for unary calls.
+  /// Places, shared out among the callers (StreamShares). The fetches of a proxy are synchronous
+  /// and hold a thread each, so this leaves threads of ServerOptions::max_threads for unary calls.
+  /// Those of a database (PartStream) hold none.
   std::size_t max_streams = 192;
   /// The guard cancels the call of a client that takes nothing for this long (scaled).
   base::Duration stall_limit = std::chrono::seconds(30);
 };
 
-/// A client that does not read blocks its handler's Write, and with it a thread and a part of the
-/// answer. The guard shares the places out, and cancels streams that do not move.
+/// A client that does not read holds its place and a part of the answer, and in a synchronous
+/// handler also the thread, which waits in Write. The guard shares the places out, and cancels
+/// streams that do not move.
 ///
 /// Threading: may be used from any thread. It has one thread of its own.
 class StreamGuard {
@@ -31,7 +33,8 @@ class StreamGuard {
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
 
-  /// One stream, for as long as its handler runs. It borrows the call's context.
+  /// One stream. It borrows the call's context and must go before it: at the end of a synchronous
+  /// handler, or in OnDone of a reactor.
   ///
   /// Threading: used by one thread at a time.
   class Stream {

@@ -248,7 +248,10 @@ ConnectionsDialog::ConnectionsDialog(std::vector<session::ClusterAddress> connec
   connect(&local_, &LocalCluster::Progressed, this, &ConnectionsDialog::DrawLocal);
   connect(&local_, &LocalCluster::Failed, this, [this](const QString& why) {
     DrawLocal({});
-    note_->setText(tr("The local cluster did not start: %1").arg(why));
+    const bool runs = local_.state() == LocalCluster::State::kRunning;
+    note_->setText(
+        (runs ? tr("The local cluster did not end: %1") : tr("The local cluster did not start: %1"))
+            .arg(why));
   });
   connect(&local_, &LocalCluster::Ready, this, &QDialog::reject);
   resize(fontMetrics().averageCharWidth() * 100, fontMetrics().height() * 18);

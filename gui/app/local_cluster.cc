@@ -22,7 +22,7 @@ LocalCluster::LocalCluster(QString data_dir, QObject* parent)
   connect(&process_, &QProcess::finished, this, &LocalCluster::Ended);
   connect(&process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
     if (error != QProcess::FailedToStart) return;
-    SetState(State::kStopped);
+    SetState(state_ == State::kStopping ? State::kRunning : State::kStopped);
     Q_EMIT Failed(tr("%1 cannot be started: %2").arg(program_, process_.errorString()));
   });
 }
@@ -71,7 +71,8 @@ void LocalCluster::Ended(int exit_code) {
   constexpr int kAlreadyRunning = 4;
   const bool well = process_.exitStatus() == QProcess::NormalExit &&
                     (exit_code == 0 || (started && exit_code == kAlreadyRunning));
-  SetState(started && well ? State::kRunning : State::kStopped);
+  // A cluster that could not be stopped still runs, and Stop() may be tried again.
+  SetState(started == well ? State::kRunning : State::kStopped);
   if (!well) {
     Q_EMIT Failed(said_.isEmpty() ? tr("The program ended with %1").arg(exit_code) : said_);
   } else if (started) {

@@ -221,7 +221,7 @@ class ShmTest : public QObject {
     QVERIFY(other >= 0);
     if (other == 0) {
       // The next child is the first process of a new namespace.
-      if (unshare(CLONE_NEWPID) != 0) _exit(2);
+      if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(2);
       const pid_t first = fork();
       if (first == 0) {
         const auto removed = UnlinkStale(cluster_);

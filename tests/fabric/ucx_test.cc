@@ -8,11 +8,18 @@
 #include <QtTest>
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <thread>
 #include <vector>
 
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/process.h"
+#include "cluster/fabric/ucx/ucx_link.h"
+#include "cluster/fabric/ucx/ucx_target.h"
+#include "cluster/fabric/ucx/ucx_wire.h"
+#include "cluster/fabric/ucx/ucx_worker.h"
+#include "tests/eventually.h"
 #include "tests/fabric/child.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -56,6 +63,45 @@ int OwnUntilTold(const Child& parent) {
   if (!access.ok()) return 2;
   parent.Send((*access)->remote().Serialize());
   (void)parent.Receive();
+  return 0;
+}
+
+/// Asks for much more than the owner keeps, and never takes an answer.
+int AskAndNeverReceive(const Child& parent) {
+  auto context = UcxContext::Open("lo");
+  if (!context.ok()) return 1;
+  auto worker = UcxWorker::Create(*context);
+  if (!worker.ok()) return 2;
+  parent.Send(Offer{.backend = kUcxBackend, .peer = SelfIdentity(), .details = SerializeUcxOffer()}
+                  .Serialize());
+  const auto remote = RemoteRegion::Parse(parent.Receive());
+  const auto details = UcxDetails::Parse(remote->details);
+  ucp_ep_params_t to{};
+  to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+  to.address = reinterpret_cast<const ucp_address_t*>(details->worker_address.data());
+  ucp_ep_h endpoint = nullptr;
+  if (ucp_ep_create((*worker)->get(), &to, &endpoint) != UCS_OK) return 3;
+  const auto send = [&](UcxMessage message, const void* header, std::size_t bytes) {
+    ucp_request_param_t params{};
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
+    const ucs_status_ptr_t sent =
+        ucp_am_send_nbx(endpoint, message, header, bytes, nullptr, 0, &params);
+    while (UCS_PTR_IS_PTR(sent) && ucp_request_check_status(sent) == UCS_INPROGRESS) {
+      (*worker)->Progress();
+    }
+    if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);
+  };
+  const std::string hello =
+      UcxHello{.key = remote->key, .length_bytes = remote->length_bytes, .address = remote->address}
+          .Serialize();
+  send(kUcxHello, hello.data(), hello.size());
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    const UcxOp op{
+        .sequence = i, .index = i, .kind = UcxKind::kRead, .length_bytes = remote->length_bytes};
+    send(kUcxOp, &op, sizeof op);
+  }
+  (void)parent.Receive();  // No progress, and so no answer taken, until it is killed.
   return 0;
 }
 
@@ -136,6 +182,76 @@ class UcxTest : public QObject {
     owner.Signal(SIGCONT);
     owner.Send("end");
     QCOMPARE(owner.Reap(), 0);
+  }
+
+  // It asks for 256 MiB.
+  void PeerThatNeverReceives_IsClosed() {
+    const std::uint64_t before = UcxProgress::flooded_peers();
+    Child peer(AskAndNeverReceive);
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(kRegionBytes, "region");
+    auto access = *region->Accept(*Offer::Parse(peer.Receive()));
+    auto link = ConnectLoopback(**fabric, *region);
+    QVERIFY(link.ok());
+    peer.Send(access->remote().Serialize());
+    QVERIFY(testing::Eventually([&] { return UcxProgress::flooded_peers() == before + 1; }));
+    // The others go on.
+    const std::array<std::uint64_t, 1> word{7};
+    const Op write = Op::WriteWords("w", 0, word);
+    QVERIFY(link->channel->Execute({&write, 1}, In(base::Scaled(std::chrono::seconds(20)))).ok());
+    QVERIFY(access->Revoke());
+  }
+
+  // A channel checks its operations, but a peer may be any program.
+  void OwnerRefusesWhatLiesOutside_AlsoWhereTheSumWraps() {
+    constexpr std::uint64_t kBytes = 4096, kMax = std::numeric_limits<std::uint64_t>::max();
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(kBytes, "region");
+    const auto dialer = *(*fabric)->Dial();
+    const auto context = UcxContext::Open("lo");
+    QVERIFY(context.ok());
+    const std::array<std::byte, 64> data{std::byte{1}};
+    for (const std::uint64_t offset :
+         {kMax, kMax - 7, kMax - 63, kMax - 64, kBytes, kBytes - 8, kBytes - 63}) {
+      const auto access = *region->Accept(dialer->offer());
+      const base::MonotonicTime deadline = In(base::Scaled(std::chrono::seconds(20)));
+      auto link = UcxLink::Connect(*context, access->remote(), deadline);
+      QVERIFY2(link.ok(), link.status().ToString().c_str());
+      const std::array<std::span<const std::byte>, 1> pieces{data};
+      const Op write = Op::Write("write", offset, pieces);
+      QCOMPARE(Reason((*link)->Execute({&write, 1}, deadline)), std::string("CHANNEL_BROKEN"));
+      QVERIFY(std::ranges::all_of(region->bytes(), [](auto byte) { return byte == std::byte{0}; }));
+    }
+  }
+
+  // More than the owner keeps for a peer, in one operation and in several of a chain.
+  void Read_OfAnySize_ComesWhole() {
+    constexpr std::size_t kWords = ((std::size_t{80} << 20) + 8) / sizeof(std::uint64_t);
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(kWords * sizeof(std::uint64_t), "region");
+    const std::span<std::byte> memory = region->bytes();
+    for (std::size_t i = 0; i < kWords; ++i) {
+      StoreWord(memory.data() + i * sizeof(std::uint64_t), i * 0x9e3779b97f4a7c15U);
+    }
+    auto link = ConnectLoopback(**fabric, *region);
+    QVERIFY2(link.ok(), link.status().ToString().c_str());
+    std::vector<std::byte> whole(memory.size()), part(std::size_t{17} << 20);
+    std::array<std::byte, 8> end{};
+    std::uint64_t old_value = 0;
+    const Op chain[] = {Op::Read("part", 24, part), Op::Read("whole", 0, whole),
+                        Op::Read("end", memory.size() - end.size(), end),
+                        Op::FetchAdd("add", 8, 0, &old_value)};
+    const auto status = link->channel->Execute(chain, In(base::Scaled(std::chrono::seconds(60))));
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QVERIFY(std::ranges::equal(whole, memory));
+    QVERIFY(std::ranges::equal(part, memory.subspan(24, part.size())));
+    QVERIFY(std::ranges::equal(end, memory.last(end.size())));
+    QCOMPARE(old_value, LoadWord(memory.data() + 8));
+    link->channel.reset();
+    link->access.reset();
   }
 
   void Connect_RefusesDamagedDetails() {

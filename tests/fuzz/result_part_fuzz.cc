@@ -2,7 +2,9 @@
 // v1::FetchResultResponse takes, and find the same in it. It may take a tag of more than 32 bits,
 // which the generated code refuses.
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/base/check.h"
@@ -37,23 +39,17 @@ void Compare(const ResultPart& part, const v1::FetchResultResponse& message) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace onepiece::rpc;
-  using Traits = grpc::SerializationTraits<ResultPart, void>;
   static const google::protobuf::LogSilencer quiet;  // It logs every text that is not UTF-8.
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  grpc::ByteBuffer buffer = InPieces(bytes, 1 + data[0]);
-  ResultPart part;
-  const grpc::Status read = Traits::Deserialize(&buffer, &part);
+  const std::optional<ResultPart> part = DecodePart(InPieces(bytes, 1 + data[0]));
   onepiece::v1::FetchResultResponse message;
   const bool parsed = message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-  ONEPIECE_CHECK(read.ok() || !parsed);
-  if (!read.ok()) return 0;
-  if (parsed) Compare(part, message);
-  bool own = false;
-  ONEPIECE_CHECK(Traits::Serialize(part, &buffer, &own).ok() && own);
-  ResultPart again;
-  ONEPIECE_CHECK(Traits::Deserialize(&buffer, &again).ok());
-  ONEPIECE_CHECK(again.chunk_bytes() == part.chunk_bytes());
-  if (parsed) Compare(again, message);
+  ONEPIECE_CHECK(part.has_value() || !parsed);
+  if (!part.has_value()) return 0;
+  if (parsed) Compare(*part, message);
+  const std::optional<ResultPart> again = DecodePart(EncodePart(*part));
+  ONEPIECE_CHECK(again.has_value() && again->chunk_bytes() == part->chunk_bytes());
+  if (parsed) Compare(*again, message);
   return 0;
 }

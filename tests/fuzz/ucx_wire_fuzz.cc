@@ -17,7 +17,6 @@ namespace onepiece::fabric {
 namespace {
 
 constexpr std::size_t kRegionBytes = 256;
-constexpr std::uint64_t kRoomBytes = 128;
 
 class Input {
  public:
@@ -70,15 +69,15 @@ void ToOwner(Input input) {
     }
     const std::vector<std::byte> payload = Guarded(input.Take(input.Byte()));
     const bool refused = session.refused();
-    const auto outcome = session.Take(header, payload, kRoomBytes);
+    const auto outcome = session.Take(header, payload);
     ONEPIECE_CHECK(!refused || session.refused());
     ONEPIECE_CHECK(!session.refused() || outcome.bytes.empty());
-    ONEPIECE_CHECK(outcome.bytes.size() <= kRoomBytes);
     std::vector<std::byte> read = Guarded(outcome.bytes);
   }
 }
 
-void ToDialler(Input input) {
+/// The chain's first read has a piece under way that begins at `piece_at`.
+void ToDialler(Input input, std::uint64_t piece_at) {
   std::array<std::byte, 16> written{};
   const std::array<std::span<const std::byte>, 1> pieces = {written};
   const std::unique_ptr<std::byte[]> into(new std::byte[24]);
@@ -89,7 +88,8 @@ void ToDialler(Input input) {
       Op::ReadWords("fuzz", 0, {words.get(), 2}), Op::FetchAdd("fuzz", 0, 1, old_value.get())};
   UcxChain chain;
   chain.Begin(ops);
-  for (const Op& op : std::span(ops).subspan(1)) chain.Expect(op.size_bytes());
+  chain.ExpectPiece(1, piece_at, ops[1].size_bytes() - piece_at);
+  for (const Op& op : std::span(ops).subspan(2)) chain.Expect(op.size_bytes());
   while (!input.empty() && !chain.ended()) {
     const unsigned how = input.Byte();
     std::vector<std::byte> header = Guarded(input.Take(sizeof(UcxAnswer)));
@@ -119,6 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size));
   Texts({reinterpret_cast<const char*>(data), size});
   ToOwner(Input(bytes));
-  ToDialler(Input(bytes));
+  ToDialler(Input(bytes), 0);
+  ToDialler(Input(bytes), 16);
   return 0;
 }

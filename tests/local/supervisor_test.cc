@@ -173,7 +173,9 @@ class SupervisorTest : public QObject {
     std::atomic<int> stopped = 0;
     options.readiness = [everyone = options.readiness, &stopped](const auto& nodemanagers) {
       auto readiness = everyone(nodemanagers);
-      readiness->silent = {{"proxy-1", stopped}, {"nobody-1", getpid()}};
+      // Also a process that has the id of an earlier instance, and one of no node of ours.
+      readiness->silent = {
+          {"proxy-1", stopped}, {"instance-decode-1", getpid()}, {"nobody-1", getpid()}};
       return readiness;
     };
     Supervisor supervisor(options, signals);

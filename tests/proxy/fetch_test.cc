@@ -5,6 +5,7 @@
 #include <atomic>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/sha256.h"
 #include "cluster/telemetry/metrics.h"
@@ -306,6 +307,14 @@ class FetchTest : public QObject {
     const std::string& name = record.job().name();
     QVERIFY(!proxy.direct_fetch.Get(uid, "").has_value());
     QVERIFY(Eventually([&] { return proxy.Get(name)->state() == Job::SUCCEEDED; }));
+    // It forgets the jobs that were noted the longest ago, whatever their uids.
+    const Job shown = *proxy.Get(name);
+    for (std::size_t i = 0; i < DirectFetch::kMaxKnown; ++i) {
+      const std::string other = absl::StrFormat("ffffffff-ffff-4fff-bfff-%012x", i);
+      proxy.direct_fetch.Note(*base::Uid::Parse(other), shown);
+    }
+    QVERIFY(!proxy.direct_fetch.Get(uid, "").has_value());
+    proxy.direct_fetch.Note(uid, shown);
     std::vector<DirectFetch::Value> taken;
     for (auto value = proxy.direct_fetch.Get(uid, ""); value.has_value();
          value = proxy.direct_fetch.Get(uid, "")) {

@@ -153,10 +153,7 @@ absl::Status UcxLink::Post(const Op& op, std::size_t index) {
       return Write(UcxKind::kWriteWords, op.offset, std::as_bytes(op.words));
     case Op::Kind::kRead:
     case Op::Kind::kReadWords:
-      // The bytes are counted before the request goes out. The answer may come while Send still
-      // waits, and Take refuses bytes that nobody expects.
-      chain_.Expect(size);
-      return Send(UcxKind::kRead, op.offset, size);
+      return Read(op, index);
     case Op::Kind::kCompareAndSwap:
       chain_.Expect(size);
       return Send(UcxKind::kSwap, op.offset, size);
@@ -165,6 +162,28 @@ absl::Status UcxLink::Post(const Op& op, std::size_t index) {
       return Send(UcxKind::kAdd, op.offset, size);
     case Op::Kind::kNotify:
       return Send(UcxKind::kNotify, 0, 0);
+  }
+  return absl::OkStatus();
+}
+
+// The owner keeps only so many bytes of answers, so the rest is asked for when those are here.
+absl::Status UcxLink::Read(const Op& op, std::size_t index) {
+  const std::uint64_t size = op.size_bytes();
+  const bool in_pieces = size > kUcxReadBytes;
+  for (std::uint64_t at = 0; at < size; at += kUcxReadBytes) {
+    const std::uint64_t piece = std::min(kUcxReadBytes, size - at);
+    // ExpectPiece allows nothing beside a piece.
+    const std::uint64_t beside = in_pieces ? 0 : kUcxReadBytes - piece;
+    if (chain_.missing_bytes() > beside) ++round_trips_;
+    for (int idle = 0; chain_.missing_bytes() > beside;) ONEPIECE_RETURN_IF_ERROR(Step(idle));
+    // The bytes are counted before the request goes out. The answer may come while Send still
+    // waits, and Take refuses bytes that nobody expects.
+    if (in_pieces) {
+      chain_.ExpectPiece(index, at, piece);
+    } else {
+      chain_.Expect(piece);
+    }
+    ONEPIECE_RETURN_IF_ERROR(Send(UcxKind::kRead, op.offset + at, piece));
   }
   return absl::OkStatus();
 }

@@ -48,6 +48,7 @@ class UcxLink {
                                void* data, std::size_t length, const ucp_am_recv_param_t* param);
 
   absl::Status Post(const Op& op, std::size_t index);
+  absl::Status Read(const Op& op, std::size_t index);
   absl::Status Write(UcxKind kind, std::uint64_t offset, std::span<const std::byte> bytes);
   absl::Status Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                     std::span<const std::byte> payload = {});

@@ -18,21 +18,20 @@ UcxVerdict UcxSession::Judge(std::string_view bytes) {
 }
 
 UcxSession::Outcome UcxSession::Take(std::span<const std::byte> header,
-                                     std::span<const std::byte> payload, std::uint64_t room_bytes) {
+                                     std::span<const std::byte> payload) {
   UcxOp op;
   if (header.size() != sizeof op) {
     Refuse();
     return {};
   }
   std::memcpy(&op, header.data(), sizeof op);
-  if (!Allowed(op, payload.size(), room_bytes)) Refuse();
+  if (!Allowed(op, payload.size())) Refuse();
   ++next_sequence_;
   if (refused_) return {.op = op, .answers = op.kind == UcxKind::kEnd};
   return Execute(op, payload);
 }
 
-bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes,
-                         std::uint64_t room_bytes) const {
+bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
   const std::uint64_t region_bytes = region_.size();
   const bool inside = op.offset <= region_bytes && op.length_bytes <= region_bytes - op.offset;
   const bool writes = op.kind == UcxKind::kWrite || op.kind == UcxKind::kWriteWords;
@@ -42,9 +41,8 @@ bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes,
   return welcomed_ && op.sequence == next_sequence_ && inside &&
          payload_bytes == (writes ? op.length_bytes : 0) &&
          (op.kind != UcxKind::kWriteWords || whole_words) &&
-         (!atomic || (whole_words && op.length_bytes == word)) &&
-         (op.kind != UcxKind::kRead || op.length_bytes <= room_bytes) &&
-         op.kind >= UcxKind::kWrite && op.kind <= UcxKind::kEnd;
+         (!atomic || (whole_words && op.length_bytes == word)) && op.kind >= UcxKind::kWrite &&
+         op.kind <= UcxKind::kEnd;
 }
 
 UcxSession::Outcome UcxSession::Execute(const UcxOp& op, std::span<const std::byte> payload) {
@@ -82,7 +80,15 @@ void UcxChain::Begin(std::span<const Op> ops) {
   ops_ = ops;
   ++number_;
   missing_bytes_ = 0;
+  piece_of_ = 0;
+  piece_at_ = 0;
   ended_ = false;
+}
+
+void UcxChain::ExpectPiece(std::size_t index, std::uint64_t at, std::uint64_t bytes) {
+  piece_of_ = index;
+  piece_at_ = at;
+  Expect(bytes);
 }
 
 bool UcxChain::Take(std::span<const std::byte> header, std::span<const std::byte> bytes) {
@@ -114,6 +120,7 @@ bool UcxChain::Take(std::span<const std::byte> header, std::span<const std::byte
     case Op::Kind::kNotify:
       break;
   }
+  if (answer.index == piece_of_) into = into.subspan(piece_at_);
   if (answer.offset > into.size() || bytes.size() > into.size() - answer.offset) return false;
   std::ranges::copy(bytes, into.subspan(answer.offset).begin());
   missing_bytes_ -= bytes.size();

@@ -34,17 +34,14 @@ class UcxSession {
     std::span<const std::byte> bytes;
   };
   /// Executes an operation. After the first that breaks the rules it executes nothing more and
-  /// answers only ends, so that the peer need not wait for its deadline. A read of more than
-  /// `room_bytes` breaks the rules.
-  Outcome Take(std::span<const std::byte> header, std::span<const std::byte> payload,
-               std::uint64_t room_bytes);
+  /// answers only ends, so that the peer need not wait for its deadline.
+  Outcome Take(std::span<const std::byte> header, std::span<const std::byte> payload);
   /// The peer has broken the rules outside of its operations.
   void Refuse() { refused_ = true; }
   [[nodiscard]] bool refused() const { return refused_; }
 
  private:
-  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes,
-                             std::uint64_t room_bytes) const;
+  [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const;
   Outcome Execute(const UcxOp& op, std::span<const std::byte> payload);
 
   const UcxHello expected_;
@@ -66,16 +63,24 @@ class UcxChain {
   void Finish() { ops_ = {}; }
   /// Counts bytes that the owner has been asked for.
   void Expect(std::uint64_t bytes) { missing_bytes_ += bytes; }
+  /// The same for a piece of a long read: of operation `index`, from the byte `at` on. REQUIRES: no
+  /// bytes are missing, because an answer names its operation and not its piece.
+  void ExpectPiece(std::size_t index, std::uint64_t at, std::uint64_t bytes);
   /// Takes an answer. Returns false when it does not answer the chain under way.
   bool Take(std::span<const std::byte> header, std::span<const std::byte> bytes);
   [[nodiscard]] std::uint64_t number() const { return number_; }
+  /// How many bytes the owner has been asked for and has not sent yet.
+  [[nodiscard]] std::uint64_t missing_bytes() const { return missing_bytes_; }
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
   std::span<const Op> ops_;
   std::uint64_t number_ = 0;
-  std::uint64_t missing_bytes_ = 0;  // Of what the chain reads.
-  bool ended_ = false;               // The owner has executed the chain.
+  std::uint64_t missing_bytes_ = 0;
+  // The piece of a long read that is under way: of which operation, and where it begins in it.
+  std::size_t piece_of_ = 0;
+  std::uint64_t piece_at_ = 0;
+  bool ended_ = false;  // The owner has executed the chain.
 };
 
 }  // namespace onepiece::fabric

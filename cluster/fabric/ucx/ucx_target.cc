@@ -14,6 +14,7 @@
 
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "spdlog/spdlog.h"
 
 namespace onepiece::fabric {
 namespace {
@@ -21,8 +22,7 @@ namespace {
 // How many steps of progress one busy peer gets before the others have their turn.
 constexpr int kProgressSteps = 64;
 
-// How many bytes of answers this process keeps for a peer that does not take them.
-constexpr std::uint64_t kMaxReplyBytes = std::uint64_t{64} << 20;
+std::atomic<std::uint64_t> the_flooded_peers{0};
 
 }  // namespace
 
@@ -65,10 +65,15 @@ UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemor
 
 bool UcxTarget::Progress() {
   const base::MutexLock lock(mutex_);
-  for (int step = 0; worker_ != nullptr && step < kProgressSteps; ++step) {
+  for (int step = 0; worker_ != nullptr && !flooded_ && step < kProgressSteps; ++step) {
     if (!worker_->Progress()) return !worker_->Arm();
   }
-  return worker_ != nullptr;
+  return worker_ != nullptr && !flooded_;
+}
+
+bool UcxTarget::flooded() {
+  const base::MutexLock lock(mutex_);
+  return flooded_;
 }
 
 void UcxTarget::Close() {
@@ -84,9 +89,10 @@ ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t head
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
-  Reply& reply = target.NewReply();
-  reply.verdict = target.session_.Judge({static_cast<const char*>(header), header_length});
-  target.Send(reply, param->reply_ep, kUcxVerdict, &reply.verdict, sizeof reply.verdict);
+  Reply* const reply = target.NewReply({});
+  if (reply == nullptr) return UCS_OK;
+  reply->verdict = target.session_.Judge({static_cast<const char*>(header), header_length});
+  target.Send(*reply, param->reply_ep, kUcxVerdict, &reply->verdict, sizeof reply->verdict);
   return UCS_OK;
 }
 
@@ -94,15 +100,16 @@ ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_
                              std::size_t length, const ucp_am_recv_param_t* param) {
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
+  if (target.flooded_) return UCS_OK;
   const bool whole = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
                      (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
   if (!whole) {
     target.session_.Refuse();
     return UCS_OK;
   }
-  const UcxSession::Outcome outcome = target.session_.Take(
-      {static_cast<const std::byte*>(header), header_length},
-      {static_cast<const std::byte*>(data), length}, kMaxReplyBytes - target.reply_bytes_);
+  const UcxSession::Outcome outcome =
+      target.session_.Take({static_cast<const std::byte*>(header), header_length},
+                           {static_cast<const std::byte*>(data), length});
   if (outcome.rings && target.doorbell_ != nullptr) target.doorbell_->Ring();
   if (outcome.answers) target.AnswerAll(outcome, param->reply_ep);
   return UCS_OK;
@@ -112,7 +119,7 @@ ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_
 // what it writes after.
 void UcxTarget::AnswerAll(const UcxSession::Outcome& outcome, ucp_ep_h peer) {
   if (outcome.op.kind == UcxKind::kEnd) Answer(outcome.op, peer, 0, {});
-  for (std::size_t at = 0; at < outcome.bytes.size(); at += kUcxChunkBytes) {
+  for (std::size_t at = 0; at < outcome.bytes.size() && !flooded_; at += kUcxChunkBytes) {
     const auto part =
         outcome.bytes.subspan(at, std::min<std::size_t>(kUcxChunkBytes, outcome.bytes.size() - at));
     Answer(outcome.op, peer, at, {part.begin(), part.end()});
@@ -121,22 +128,28 @@ void UcxTarget::AnswerAll(const UcxSession::Outcome& outcome, ucp_ep_h peer) {
 
 void UcxTarget::Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset,
                        std::vector<std::byte> data) {
-  Reply& reply = NewReply();
-  reply.header = {.chain = op.chain,
-                  .index = op.index,
-                  .offset = offset,
-                  .kind = op.kind,
-                  .refused = session_.refused() ? 1U : 0U};
-  reply.data = std::move(data);
-  reply_bytes_ += reply.data.size();
-  Send(reply, peer, kUcxAnswer, &reply.header, sizeof reply.header);
+  Reply* const reply = NewReply(std::move(data));
+  if (reply == nullptr) return;
+  reply->header = {.chain = op.chain,
+                   .index = op.index,
+                   .offset = offset,
+                   .kind = op.kind,
+                   .refused = session_.refused() ? 1U : 0U};
+  Send(*reply, peer, kUcxAnswer, &reply->header, sizeof reply->header);
 }
 
-UcxTarget::Reply& UcxTarget::NewReply() {
+UcxTarget::Reply* UcxTarget::NewReply(std::vector<std::byte> data) {
+  const std::uint64_t cost = CostOf(data.size());
+  if (cost > kUcxReplyBytes - reply_bytes_) {
+    flooded_ = true;
+    return nullptr;
+  }
+  reply_bytes_ += cost;
   Reply& reply = replies_.emplace_back();
   reply.target = this;
   reply.self = std::prev(replies_.end());
-  return reply;
+  reply.data = std::move(data);
+  return &reply;
 }
 
 // When an answer is lost, the peer's deadline passes.
@@ -159,7 +172,7 @@ void UcxTarget::OnSent(void* request, ucs_status_t /*status*/, void* reply) {
   const auto& done = *static_cast<Reply*>(reply);
   UcxTarget& target = *done.target;
   target.mutex_.AssertHeld();
-  target.reply_bytes_ -= done.data.size();
+  target.reply_bytes_ -= CostOf(done.data.size());
   target.replies_.erase(done.self);
   if (request != nullptr) ucp_request_free(request);
 }
@@ -236,9 +249,23 @@ void UcxProgress::Run() {
     // The descriptors of busy targets are not armed. A wait would sleep through what has arrived
     // there.
     Collect(/*wait=*/busy.empty(), busy);
-    std::erase_if(busy, [](const auto& target) { return !target->Progress(); });
+    std::erase_if(busy, [this](const auto& target) { return !Move(target); });
   }
 }
+
+// Returns true when there is more to do for the target.
+bool UcxProgress::Move(const std::shared_ptr<UcxTarget>& target) {
+  if (target->Progress()) return true;
+  if (target->flooded()) {
+    ++the_flooded_peers;
+    spdlog::warn("op=ucx_close_peer reason=PEER_DOES_NOT_RECEIVE limit_bytes={} peers_closed={}",
+                 kUcxReplyBytes, the_flooded_peers.load());
+    Remove(*target);
+  }
+  return false;
+}
+
+std::uint64_t UcxProgress::flooded_peers() { return the_flooded_peers; }
 
 void UcxProgress::Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& busy) {
   std::array<epoll_event, 64> events;

@@ -65,8 +65,11 @@ class UcxTarget {
   [[nodiscard]] const std::string& worker_address() const { return worker_address_; }
   [[nodiscard]] int fd() const { return fd_; }
   /// Executes some of the operations that have arrived. Returns true when there are more. False
-  /// means that fd() becomes readable with the next one, or that the target is closed.
+  /// means that fd() becomes readable with the next one, or that the target is closed or flooded.
   bool Progress();
+  /// Whether the peer has left more answers than kUcxReplyBytes lying here. Nothing more of it is
+  /// executed. UcxProgress closes such a target.
+  [[nodiscard]] bool flooded();
   /// The fence.
   void Close();
 
@@ -87,7 +90,10 @@ class UcxTarget {
     UcxVerdict verdict{};
     std::vector<std::byte> data;
   };
-  Reply& NewReply() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  /// What a reply counts against kUcxReplyBytes: its bytes, and what it costs without any.
+  static std::uint64_t CostOf(std::uint64_t data_bytes) { return data_bytes + 256; }
+  /// Returns nullptr when the peer's replies have no room for it: the target is flooded.
+  Reply* NewReply(std::vector<std::byte> data) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(Reply& reply, ucp_ep_h peer, UcxMessage message, const void* header, std::size_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AnswerAll(const UcxSession::Outcome& outcome, ucp_ep_h peer)
@@ -102,7 +108,8 @@ class UcxTarget {
   base::Mutex mutex_;
   // The worker goes before the replies that it may look at.
   std::list<Reply> replies_ ABSL_GUARDED_BY(mutex_);
-  std::uint64_t reply_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t reply_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // At most kUcxReplyBytes.
+  bool flooded_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<UcxWorker> worker_ ABSL_GUARDED_BY(mutex_);  // Null: closed.
   UcxSession session_ ABSL_GUARDED_BY(mutex_);
 };
@@ -120,10 +127,13 @@ class UcxProgress {
   absl::Status Add(std::shared_ptr<UcxTarget> target);
   /// Closes it. Idempotent.
   void Remove(UcxTarget& target);
+  /// How many peers this process has closed because they did not take their answers.
+  [[nodiscard]] static std::uint64_t flooded_peers();
 
  private:
   UcxProgress(int epoll_fd, int wake_fd);
   void Run();
+  bool Move(const std::shared_ptr<UcxTarget>& target);
   void Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& busy);
 
   const int epoll_fd_;

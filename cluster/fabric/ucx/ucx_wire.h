@@ -71,6 +71,13 @@ struct UcxAnswer {
 /// order.
 inline constexpr std::uint64_t kUcxChunkBytes = 64 * 1024;
 
+/// How many bytes of answers the owner keeps for a peer that does not take them. It closes the peer
+/// that wants more.
+inline constexpr std::uint64_t kUcxReplyBytes = std::uint64_t{64} << 20;
+/// How many bytes a peer asks for before it has taken those that it asked for earlier. Longer reads
+/// go out in pieces of this size.
+inline constexpr std::uint64_t kUcxReadBytes = std::uint64_t{16} << 20;
+
 /// Ids of the active messages.
 enum UcxMessage : unsigned { kUcxHello = 1, kUcxVerdict, kUcxOp, kUcxAnswer };
 
