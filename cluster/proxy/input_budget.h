@@ -9,9 +9,10 @@
 
 namespace onepiece::proxy {
 
-/// Bounds the memory of a proxy, whatever the number and size of submissions. It counts bytes from
-/// the arrival of a request until its message lies in the entrance rings. gRPC's memory quota
-/// bounds the requests that are still arriving.
+/// Bounds the memory of the requests that a proxy handles, whatever their number and size. It
+/// counts bytes from the arrival of a request until its message is with the entrances. gRPC's
+/// memory quota bounds the requests that are still arriving, and node::KeptWork the copies that
+/// stay.
 ///
 /// Threading: Thread-safe.
 ///
