@@ -114,6 +114,13 @@ std::string KeepInHeap(DatabaseCluster& cluster, const std::vector<std::string>&
     Require(store.Create(record).status());
     Require(store.StoreResult(bundle, message::Kind::kReplica).status());
   }
+  // The databases tell each other before either says that the job has succeeded.
+  for (const std::string& id : databases) {
+    database::JobStore& store = cluster.at(id).node->store();
+    const bool succeeded =
+        Eventually([&] { return store.Get(record.job().uid())->job().state() == Job::SUCCEEDED; });
+    Require(succeeded ? absl::OkStatus() : absl::InternalError("the job has not succeeded"));
+  }
   return record.job().name();
 }
 
