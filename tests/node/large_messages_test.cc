@@ -345,6 +345,53 @@ class LargeMessagesTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(Metric("onepiece_value_reservations"), 1.0, 20000);
   }
 
+  // Patience is for whoever waits. A consumer that takes the message has as long as that needs.
+  void Deliver_WritesLongerThanItsPatience_Arrives() {
+    const auto a = Open("i1", 64 * kMiB);
+    cluster_->Set({a->endpoint});
+    Destination target = kDiffuse;
+    target.patience = seconds(1);
+    int pieces = 0;
+    script_->At(kWrite, [&] {
+      clock_.Skip(seconds(2));
+      ++pieces;
+      return fabric::FaultKind::kNone;
+    });
+    const message::Message sent = MakeMessage(9 * kMiB);
+    const auto delivered = outbox_->Deliver(sent, target, Within(seconds(600)));
+    QVERIFY2(delivered.ok(), base::Message(delivered.status()).c_str());
+    QCOMPARE(pieces, 3);
+    const auto received = a->inbox->Receive(Within(seconds(20)));
+    QVERIFY(received.ok() && Same(received->message, sent));
+  }
+
+  // The ring has no room for the reference at first. The patience began anew with the last piece.
+  void Deliver_RingIsFullAfterALongWrite_WaitsForItToo() {
+    const auto a = Open("i1", 64 * kMiB);
+    cluster_->Set({a->endpoint});
+    Destination target = kDiffuse;
+    target.patience = seconds(20);
+    int pieces = 0;
+    script_->At(kWrite, [&] {
+      clock_.Skip(seconds(21));
+      if (++pieces < 3) return fabric::FaultKind::kNone;
+      bool sent = true;
+      for (std::size_t i = 0; i < kSlots && sent; ++i)
+        sent = outbox_->Deliver(MakeMessage(100), kDiffuse, Within(seconds(20))).ok();
+      return sent ? fabric::FaultKind::kNone : fabric::FaultKind::kBreak;
+    });
+    const message::Message large = MakeMessage(9 * kMiB);
+    auto waiting = std::async(
+        std::launch::async, [&] { return outbox_->Deliver(large, target, Within(seconds(900))); });
+    QTRY_VERIFY_WITH_TIMEOUT(outbox_->counters().busy > 0, 20000);
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      const auto received = a->inbox->Receive(Within(seconds(20)));
+      QVERIFY(received.ok() && received->bytes < kMiB);
+    }
+    const auto delivered = waiting.get();
+    QVERIFY2(delivered.ok(), base::Message(delivered.status()).c_str());
+  }
+
   // The sender dies between reservation and reference.
   void Reservation_OfADeadSender_ComesBack_data() {
     QTest::addColumn<bool>("shared");
