@@ -254,7 +254,8 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
 void ValueAccess::Sweep() {
   slabs_->Trim();
   index_->Trim();
-  reservations_.Sweep();
+  reservations_.Expire();
+  reservations_.Reclaim();
 }
 
 std::size_t ValueAccess::reservations() const { return reservations_.stats().open; }

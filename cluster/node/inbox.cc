@@ -25,8 +25,6 @@ namespace {
 
 // The log gets one line in this time, because a producer that sends nonsense sends much of it.
 constexpr base::Duration kLogInterval = std::chrono::seconds(5);
-// Between two looks for reservations whose senders have died. Scaled.
-constexpr base::Duration kSweepInterval = std::chrono::seconds(1);
 constexpr std::uint64_t kDefaultValueBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kMaxValueBytes = std::uint64_t{1} << 40;
 // The limit of a producer's name in the ring's health.
@@ -47,7 +45,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
         consumer_(std::move(consumer)),
         values_(options_.takes_values ? std::make_unique<ValueRoom>(
                                             fabric, options_.value_bytes, options_.block_hook,
-                                            [this] { return consumer_->IsEmpty(); }, clock)
+                                            [this] { return consumer_->MarkEnd(); }, clock)
                                       : nullptr),
         recovery_(*consumer_, clock),
         scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
@@ -80,7 +78,6 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
   absl::StatusOr<message::Buffer> TakeOut(ring::Delivery delivery);
-  void SweepValues() ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
   void NoteMalformed(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
 
   const ClusterView& view_;
@@ -93,7 +90,6 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
   base::MonotonicTime next_log_ ABSL_GUARDED_BY(receive_mutex_){};
-  base::MonotonicTime next_sweep_ ABSL_GUARDED_BY(receive_mutex_){};
   // Last: they stop before the members that they read are destroyed.
   ring::RecoveryRunner recovery_;
   ScrapeHook scrape_;
@@ -102,7 +98,6 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
 absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
   const base::MutexLock lock(receive_mutex_);
   while (!closed_) {
-    SweepValues();
     std::optional<ring::Delivery> delivery = consumer_->Wait(deadline);
     if (!delivery.has_value()) {
       if (closed_) break;
@@ -126,12 +121,6 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
     NoteMalformed(message.status());
   }
   return Closed();
-}
-
-void RingInbox::SweepValues() {
-  if (values_ == nullptr || clock_.Now() < next_sweep_) return;
-  next_sweep_ = clock_.Now() + base::Scaled(kSweepInterval);
-  values_->Sweep();
 }
 
 BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {

@@ -133,7 +133,8 @@ class RingOutbox final : public Outbox {
     base::Duration encode{};
     base::WallTime start{};
     base::MonotonicTime deadline;
-    base::MonotonicTime patience{};  // Never later than the deadline.
+    base::Duration patience_for{};   // How long the caller waits without progress.
+    base::MonotonicTime patience{};  // Until when. Never later than the deadline.
     bool in_turns = false;
     Backoff backoff;
     // The ring that may have the message. It stays the same one, under the same producer id, even
@@ -152,6 +153,10 @@ class RingOutbox final : public Outbox {
     void DropTransfer() {
       transfer.reset();
       carrier.reset();
+    }
+    void BeginPatience(base::MonotonicTime now) {
+      // Compared before it is added, because its default, Duration::max(), would overflow.
+      patience = patience_for < deadline - now ? now + patience_for : deadline;
     }
     /// When the caller gets an answer at the latest.
     [[nodiscard]] base::MonotonicTime limit() const {
@@ -240,11 +245,8 @@ absl::StatusOr<Delivered> RingOutbox::DeliverInTurns(const message::Message& mes
 }
 
 absl::StatusOr<Delivered> RingOutbox::Turn(Delivery& delivery, const Destination& destination) {
-  // The patience is compared before it is added, because its default, Duration::max(), would
-  // overflow.
-  const base::MonotonicTime now = clock_.Now();
-  delivery.patience = destination.patience < delivery.deadline - now ? now + destination.patience
-                                                                     : delivery.deadline;
+  delivery.patience_for = destination.patience;
+  delivery.BeginPatience(clock_.Now());
   absl::StatusOr<Delivered> result = Run(delivery, destination);
   if (base::GetReason(result.status()).reason != kOpen) Note(delivery, result);
   return result;
@@ -254,6 +256,7 @@ absl::StatusOr<Delivered> RingOutbox::Run(Delivery& delivery, const Destination&
   delivery.turn_over = false;
   if (delivery.doubtful == nullptr && delivery.transfer == nullptr) {
     ONEPIECE_RETURN_IF_ERROR(Encode(delivery));
+    delivery.BeginPatience(clock_.Now());  // Checksums of gigabytes take a while.
   }
   const std::uint64_t start =
       destination.order == Destination::Order::kRoundRobin ? next_start_++ : 0;
@@ -452,11 +455,13 @@ Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& lin
   return Outcome::kBusy;
 }
 
-// Writes until all bytes are there, or until the turn is over.
+// Writes until all bytes are there, or until the turn is over. The consumer has agreed to take the
+// message, so the patience does not count meanwhile. It begins anew for the reference, which may
+// have to wait for the ring. A consumer that stands still ends the write by the limit of a piece.
 Outcome RingOutbox::WriteValue(Delivery& delivery) {
   const base::MonotonicTime limit =
-      delivery.in_turns ? std::min(delivery.patience, clock_.Now() + base::Scaled(kWriteTurn))
-                        : delivery.patience;
+      delivery.in_turns ? std::min(delivery.deadline, clock_.Now() + base::Scaled(kWriteTurn))
+                        : delivery.deadline;
   while (!delivery.transfer->written()) {
     const absl::StatusOr<bool> written = delivery.transfer->WriteNext();
     ++operations_;
@@ -474,6 +479,7 @@ Outcome RingOutbox::WriteValue(Delivery& delivery) {
       return Outcome::kBusy;
     }
   }
+  delivery.BeginPatience(clock_.Now());
   return Outcome::kOk;
 }
 
@@ -659,7 +665,7 @@ bool RingOutbox::Pause(Delivery& delivery) {
 
 absl::Status RingOutbox::GiveUp(const Delivery& delivery) const {
   const base::MonotonicTime now = clock_.Now();
-  if (now < delivery.patience && IsClosed()) {
+  if (now < delivery.deadline && IsClosed()) {
     return base::MakeError(absl::StatusCode::kCancelled, "OUTBOX_CLOSED", "the outbox is closed");
   }
   if (delivery.in_turns && delivery.transfer != nullptr && now < delivery.deadline) {

@@ -59,9 +59,11 @@ struct Destination {
     kAsGiven,  ///< Every delivery starts at the first candidate.
   };
   Order order = Order::kAsGiven;
-  /// How long to look for a candidate that takes the message, while nothing has been sent. By
-  /// default until the deadline. Deliver retries a send whose outcome is unknown until the deadline
-  /// in any case, DeliverInTurns only in its turn.
+  /// How long to wait without progress: for a candidate that takes the message, and for the ring
+  /// when a large message is written. By default until the deadline. Encoding and writing a large
+  /// message do not count, because its consumer has agreed to take it: the deadline ends them, and
+  /// a piece of 4 MiB that takes 5 s (scaled). Deliver retries a send whose outcome is unknown
+  /// until the deadline in any case, DeliverInTurns only in its turn.
   base::Duration patience = base::Duration::max();
   std::function<std::vector<v1::Endpoint>(const Routing&)> candidates;
 
@@ -142,11 +144,11 @@ class Outbox {
                                             const Destination& destination,
                                             base::MonotonicTime deadline) = 0;
   /// Deliver for a caller with other messages to send meanwhile: the patience of `destination` also
-  /// limits a turn in which the outcome of a send stays unknown, and 100 ms one in which a large
-  /// message is written. Such a turn ends with UNAVAILABLE
-  /// (OUTCOME_OPEN) and sets `open`. The caller repeats the call with the same message and `open`,
-  /// and it goes on with the same ring and message id; nobody else may be given the message before
-  /// that. Every other outcome clears `open`, and has the errors of Deliver.
+  /// limits a turn in which the outcome of a send stays unknown, and a turn writes a large message
+  /// for 100 ms. Such a turn ends with UNAVAILABLE (OUTCOME_OPEN) and sets `open`. The caller
+  /// repeats the call with the same message and `open`, and it goes on with the same ring and
+  /// message id; nobody else may be given the message before that. Every other outcome clears
+  /// `open`, and has the errors of Deliver.
   virtual absl::StatusOr<Delivered> DeliverInTurns(const message::Message& message,
                                                    const Destination& destination,
                                                    base::MonotonicTime deadline,

@@ -18,6 +18,8 @@ constexpr std::size_t kMaxOpenReservations = 64;
 constexpr std::size_t kMaxSenderBytes = 128;
 /// Memory that the next message may use again, so that a stream of them costs no page faults.
 constexpr base::Duration kKeepTime = std::chrono::seconds(10);
+/// Between two looks for reservations whose senders have died. Scaled.
+constexpr base::Duration kSweepInterval = std::chrono::seconds(1);
 
 absl::Status Refused(std::string_view reason, const std::string& what) {
   return base::MakeError(absl::StatusCode::kInvalidArgument, reason, what);
@@ -31,7 +33,7 @@ absl::Status Malformed(const std::string& what) {
 
 // Each slab has a segment, so each writer is let into memory that holds its message and no other.
 ValueRoom::ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHook hook,
-                     std::function<bool()> ring_is_empty, base::Clock& clock)
+                     MarkEnd mark_end, base::Clock& clock)
     : slabs_(values::Slabs::Create(fabric,
                                    {.segment_bytes = 0,
                                     .limit_bytes = limit_bytes,
@@ -39,10 +41,13 @@ ValueRoom::ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHoo
                                     .keep_time = kKeepTime,
                                     .hook = std::move(hook)},
                                    clock)),
-      ring_is_empty_(std::move(ring_is_empty)),
+      mark_end_(std::move(mark_end)),
       reservations_(
           slabs_, {.budget_bytes = limit_bytes, .max_open = kMaxOpenReservations, .lease = kLease},
-          clock) {}
+          clock),
+      sweeper_([this, &clock](const std::stop_token& stop) {
+        while (clock.Pause(stop, base::Scaled(kSweepInterval))) Sweep();
+      }) {}
 
 std::uint64_t ValueRoom::max_bytes() const {
   return std::min(slabs_->max_bytes(), message::kMaxMessageBytes);
@@ -58,7 +63,6 @@ absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(
                                             " bytes; the limit is " + std::to_string(max_bytes()) +
                                             " (ring.value_bytes)");
   }
-  Sweep();
   ONEPIECE_RETURN_IF_ERROR(reservations_.CheckRoom(request.length()));
   ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab, slabs_->Take(request.length()));
   ONEPIECE_ASSIGN_OR_RETURN(const fabric::RemoteRegion region,
@@ -115,9 +119,12 @@ absl::StatusOr<message::Buffer> ValueRoom::Receive(ring::Delivery delivery) {
 }
 
 void ValueRoom::Sweep() {
+  {
+    const base::MutexLock lock(between_);
+    reservations_.Expire(mark_end_);
+  }
+  reservations_.Reclaim();
   slabs_->Trim();
-  const base::MutexLock lock(between_);
-  reservations_.Sweep(ring_is_empty_);
 }
 
 void ValueRoom::Export(telemetry::Metrics& metrics) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
@@ -26,23 +27,26 @@ namespace onepiece::node {
 /// Memory that senders reserve, and the messages that they have written there.
 ///
 /// A reservation lives until its reference comes out of the ring. When its sender dies first, it
-/// ends after its lease, once the ring has been seen empty: a reference that came into the ring in
-/// time is received, however slowly the ring is emptied.
+/// ends after its lease, once all is taken out that was in the ring at the end of the lease: a
+/// reference that came into the ring in time is received, however slowly the ring is emptied.
 ///
-/// Ownership: owns the memory. Messages that were handed out keep theirs, and may outlive this
-/// object. `fabric` and `clock` must outlive both.
+/// Ownership: owns the memory and a thread. Messages that were handed out keep theirs, and may
+/// outlive this object. `fabric` and `clock` must outlive both.
 ///
-/// Threading: thread-safe. One thread at a time calls Receive.
+/// Threading: thread-safe. One thread at a time calls Receive. The thread ends reservations whose
+/// senders have died, and gives memory back that was long unused: both wait for the fabric.
 ///
-/// Blocking: Reserve may allocate memory, which takes a second for 2 GiB.
+/// Blocking: Reserve may allocate memory, which takes a second for 2 GiB. The destructor waits for
+/// the fences that are under way.
 class ValueRoom {
  public:
   static constexpr base::Duration kLease = std::chrono::seconds(30);  ///< Scaled.
 
-  /// `hook` is called for fresh memory, as BlockPool does. `ring_is_empty` says whether nothing is
-  /// in the ring that was sent before the call.
-  ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHook hook,
-            std::function<bool()> ring_is_empty, base::Clock& clock);
+  /// As ring::Consumer::MarkEnd, of the ring that brings the references.
+  using MarkEnd = std::function<std::function<bool()>()>;
+  /// `hook` is called for fresh memory, as BlockPool does.
+  ValueRoom(fabric::Fabric& fabric, std::uint64_t limit_bytes, BlockHook hook, MarkEnd mark_end,
+            base::Clock& clock);
 
   /// The largest message that there can ever be room for.
   [[nodiscard]] std::uint64_t max_bytes() const;
@@ -59,18 +63,18 @@ class ValueRoom {
   /// bytes are not those of its checksum), and those of Delivery::CopyTo.
   absl::StatusOr<message::Buffer> Receive(ring::Delivery delivery);
 
-  /// Ends reservations whose senders have died, and gives memory back that was long unused. Call it
-  /// from time to time.
-  void Sweep();
   void Export(telemetry::Metrics& metrics) const;
 
  private:
+  void Sweep();
+
   const std::shared_ptr<values::Slabs> slabs_;
-  const std::function<bool()> ring_is_empty_;
+  const MarkEnd mark_end_;
   values::Reservations reservations_;
   // Held while a reference is neither in the ring nor resolved, so that Sweep sees it in one of
-  // them.
+  // them. Nobody waits for the fabric while it is held, because Receive needs it.
   base::Mutex between_;
+  std::jthread sweeper_;  // Last: it stops before the members that it uses are destroyed.
 };
 
 }  // namespace onepiece::node

@@ -281,13 +281,29 @@ Consumer::Fill ConsumerCore::fill() const {
   return sum;
 }
 
-bool ConsumerCore::IsEmpty() const {
+std::function<bool()> ConsumerCore::MarkEnd() {
+  struct End {
+    std::weak_ptr<Segment> segment;
+    std::optional<std::uint64_t> seq;  // nullopt: the tail could not be read yet.
+  };
+  std::vector<End> ends;
   const base::MutexLock lock(mutex_);
-  const auto is_empty = [](const auto& active) { return active->segment->IsEmpty(); };
-  // A retired segment lives while a message of it waits, or is in the hands of a delivery.
-  const auto is_gone = [](const auto& segment) { return segment.expired(); };
-  return drained_.empty() && std::ranges::all_of(retired_, is_gone) &&
-         std::ranges::all_of(active_, is_empty);
+  for (const auto& active : active_) ends.push_back({active->segment, active->segment->End()});
+  for (const auto& segment : retired_) ends.push_back({segment, std::nullopt});
+  return [self = shared_from_this(), ends = std::move(ends)]() mutable {
+    Trash segments;  // Perhaps the last owners, so they let go without the mutex.
+    const base::MutexLock locked(self->mutex_);
+    std::erase_if(ends, [&](End& end) {
+      const std::shared_ptr<Segment> segment = end.segment.lock();
+      // A retired segment lives while a message of it waits, or is in the hands of a delivery.
+      if (segment == nullptr) return true;
+      segments.push_back(segment);
+      if (segment->retired()) return false;
+      if (!end.seq.has_value()) end.seq = segment->End();
+      return end.seq.has_value() && segment->head().seq >= *end.seq;
+    });
+    return ends.empty();
+  };
 }
 
 }  // namespace onepiece::ring

@@ -99,7 +99,7 @@ RingHealth Consumer::health() const { return core_->health(); }
 ConsumerCounters Consumer::counters() const { return core_->counters(); }
 Generation Consumer::generation() const { return core_->generation(); }
 Consumer::Fill Consumer::fill() const { return core_->fill(); }
-bool Consumer::IsEmpty() const { return core_->IsEmpty(); }
+std::function<bool()> Consumer::MarkEnd() const { return core_->MarkEnd(); }
 std::uint64_t Consumer::max_message_bytes() const { return core_->options().capacity_bytes / 2; }
 
 }  // namespace onepiece::ring

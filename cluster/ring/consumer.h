@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -138,9 +139,10 @@ class Consumer {
     std::uint64_t slots = 0;
   };
   [[nodiscard]] Fill fill() const;
-  /// True when no message is in the ring that was acknowledged before the call, and none is held by
-  /// a delivery. May say false although it is empty.
-  [[nodiscard]] bool IsEmpty() const;
+  /// Returns a function that says whether all messages that were acknowledged before this call are
+  /// taken out, and no delivery holds one of them. Later messages make no difference, unless the
+  /// ring moves. The function may be copied, and is for one thread at a time.
+  [[nodiscard]] std::function<bool()> MarkEnd() const;
   [[nodiscard]] RingHealth health() const;
   [[nodiscard]] std::uint64_t max_message_bytes() const;
 

@@ -43,7 +43,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   ConsumerCounters counters() const;
   Generation generation() const;
   Consumer::Fill fill() const;
-  bool IsEmpty() const;
+  std::function<bool()> MarkEnd();
   RingHealth health() const;
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 

@@ -87,14 +87,10 @@ Segment::Fill Segment::fill() const {
   return {.bytes = end - head_.offset, .messages = seq - head_.seq};
 }
 
-bool Segment::IsEmpty() const {
-  if (head_.seq != cursor_seq_) return false;
-  if (shape_ != Shape::kShared) {
-    const auto slot = ReadSlot(cursor_seq_);
-    return !slot.has_value() || slot->seq != cursor_seq_;
-  }
+std::optional<std::uint64_t> Segment::End() const {
+  if (shape_ != Shape::kShared) return head_.seq + fill().messages;
   const auto tail = ReadTail();
-  return tail.has_value() && tail->seq == head_.seq;
+  return tail.has_value() ? std::optional(tail->seq) : std::nullopt;
 }
 
 std::optional<Slot> Segment::ReadSlot(std::uint64_t seq) const {

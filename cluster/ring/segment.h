@@ -46,8 +46,9 @@ class Segment {
     std::uint64_t messages = 0;
   };
   [[nodiscard]] Fill fill() const;
-  /// True when no slot is taken. May say false when the tail is being written.
-  [[nodiscard]] bool IsEmpty() const;
+  /// One more than the number of the last published message; nullopt while the tail is being
+  /// written.
+  [[nodiscard]] std::optional<std::uint64_t> End() const;
   /// The content of the slot of `seq`; nullopt while it fails its check.
   [[nodiscard]] std::optional<Slot> ReadSlot(std::uint64_t seq) const;
   /// The number that the slot of `seq` carries. Nothing has checked it.

@@ -53,6 +53,7 @@ Reservations::Fate Reservations::Renew(std::uint64_t id) {
   const auto found = open_.find(id);
   if (found != open_.end() && !found->second.over) {
     found->second.expires = clock_.Now() + base::Scaled(options_.lease);
+    found->second.may_end = nullptr;
     return Fate::kOpen;
   }
   return std::ranges::find(over_ids_, id) != over_ids_.end() ? Fate::kOver : Fate::kNone;
@@ -84,7 +85,27 @@ bool Reservations::GiveUp(std::uint64_t id) {
   return true;
 }
 
-void Reservations::Sweep(const std::function<bool()>& may_end) {
+void Reservations::Expire(const std::function<MayEnd()>& ask) {
+  const base::MonotonicTime now = clock_.Now();
+  MayEnd fresh;  // For the leases that this call finds to have run out.
+  const base::MutexLock lock(mutex_);
+  for (auto& [id, open] : open_) {
+    if (open.over || open.expires > now) continue;
+    if (ask) {
+      if (!open.may_end) {
+        if (!fresh) fresh = ask();
+        open.may_end = fresh;
+      }
+      if (!open.may_end()) continue;
+    }
+    open.over = true;
+    ++over_;
+    over_ids_.push_back(id);
+    if (over_ids_.size() > kMaxOver) over_ids_.pop_front();
+  }
+}
+
+void Reservations::Reclaim() {
   const base::MonotonicTime now = clock_.Now();
   struct Writer {
     std::uint64_t id;
@@ -94,16 +115,7 @@ void Reservations::Sweep(const std::function<bool()>& may_end) {
   std::vector<Writer> writers;  // Of the reservations that are over.
   {
     const base::MutexLock lock(mutex_);
-    std::optional<bool> ends;
-    for (auto& [id, open] : open_) {
-      if (open.expires > now) continue;
-      if (!ends.has_value()) ends = may_end == nullptr || may_end();
-      if (!open.over && *ends) {
-        open.over = true;
-        ++over_;
-        over_ids_.push_back(id);
-        if (over_ids_.size() > kMaxOver) over_ids_.pop_front();
-      }
+    for (const auto& [id, open] : open_) {
       if (open.over)
         writers.push_back({id, open.reservation.slab.place.segment, open.reservation.sender});
     }

@@ -35,7 +35,7 @@ struct ReservationsOptions {
 ///
 /// Threading: thread-safe.
 ///
-/// Blocking: Sweep waits as Slabs::Fence does, and holds up no other call.
+/// Blocking: Reclaim and GiveUp wait as Slabs::Fence does, and hold up no other call.
 ///
 /// Invariants: at most max_open are open, with at most budget_bytes in total.
 class Reservations {
@@ -75,15 +75,21 @@ class Reservations {
   /// Ends a reservation that its writer gives up, also one that is over: fences the writer, so that
   /// a write on its way cannot land in what comes next. False when there is none.
   bool GiveUp(std::uint64_t id);
-  /// Ends the reservations whose lease is over. `may_end` (none: yes) is asked first, while nobody
-  /// can take or renew a reservation; when it says no, they stay open.
-  void Sweep(const std::function<bool()>& may_end = nullptr);
+  /// Says whether a reservation may end. Asked while nobody can take or renew one.
+  using MayEnd = std::function<bool()>;
+  /// Ends the reservations whose lease is over, so that nobody can take or renew them. When a lease
+  /// is found to have run out, `ask` (none: they end at once) says who decides about the
+  /// reservation from then on. Until that one agrees it stays open, and a renewal makes it as new.
+  void Expire(const std::function<MayEnd()>& ask = nullptr);
+  /// Fences the writers of the reservations that are over, and gives their room back.
+  void Reclaim();
   [[nodiscard]] Stats stats() const;
 
  private:
   struct Open {
     Reservation reservation;
     base::MonotonicTime expires{};
+    MayEnd may_end;     ///< Since its lease was found to have run out.
     bool over = false;  ///< Nobody can take it any more, but its writer is not fenced yet.
   };
   absl::Status CheckRoomLocked(std::uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

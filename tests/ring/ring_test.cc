@@ -33,7 +33,7 @@ class RingTest : public QObject {
     QCOMPARE(world.consumer->fill().bytes, std::uint64_t{0});
   }
 
-  void IsEmpty_OnlyWhenNothingIsLeft_data() {
+  void MarkEnd_IsPassedByWhatCameBefore_data() {
     QTest::addColumn<bool>("shared");
     QTest::addColumn<bool>("retired");
     QTest::newRow("shared") << true << false;
@@ -41,24 +41,37 @@ class RingTest : public QObject {
     QTest::newRow("lanes") << false << false;
     QTest::newRow("lanes, retired") << false << true;
   }
-  void IsEmpty_OnlyWhenNothingIsLeft() {
+  void MarkEnd_IsPassedByWhatCameBefore() {
     QFETCH(bool, shared);
     QFETCH(bool, retired);
     ConsumerOptions options = SmallRing();
     options.shape = shared ? Shape::kShared : Shape::kPerProducer;
     World world(options);
     auto producer = world.Connect(1, world.NewProcess());
-    QVERIFY(world.consumer->IsEmpty());
+    QVERIFY(world.consumer->MarkEnd()());
     QVERIFY(Ok(SendOnce(*producer, 1, 1, 500)));
+    auto first = world.consumer->MarkEnd();
+    QVERIFY(Ok(SendOnce(*producer, 1, 2, 500)));
     if (retired) world.consumer->Shut();
-    QVERIFY(!world.consumer->IsEmpty());
-    auto delivery = world.consumer->Poll();
-    QVERIFY(delivery.has_value());
-    QVERIFY(!world.consumer->IsEmpty());
-    std::vector<std::byte> bytes(500);
-    QVERIFY(delivery->CopyTo(bytes).ok());
-    delivery.reset();
-    QVERIFY(world.consumer->IsEmpty());
+    auto both = world.consumer->MarkEnd();
+    const auto take = [&] {
+      auto delivery = world.consumer->Poll();
+      QVERIFY(delivery.has_value());
+      QVERIFY(!first() && !both());
+      std::vector<std::byte> bytes(500);
+      QVERIFY(delivery->CopyTo(bytes).ok());
+    };
+    QVERIFY(!first() && !both());
+    take();
+    // A segment that the ring has left is passed as a whole.
+    QCOMPARE(first(), !retired);
+    QVERIFY(!both());
+    if (retired) {
+      take();
+    } else {
+      QVERIFY(world.consumer->Poll().has_value());
+    }
+    QVERIFY(first() && both() && world.consumer->MarkEnd()());
   }
 
   void Send_TakesTwoRoundTrips() {

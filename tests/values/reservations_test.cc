@@ -32,6 +32,10 @@ class ReservationsTest : public QObject {
   std::uint64_t Open(std::uint64_t bytes) {
     return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note")});
   }
+  void Sweep() {
+    reservations_->Expire();
+    reservations_->Reclaim();
+  }
   // This process may write into the reservation's segment.
   void LetIn(std::uint32_t segment) {
     const auto dialer = *fabric_->Dial();
@@ -81,11 +85,11 @@ class ReservationsTest : public QObject {
   void Lease_IsOverInTime_UnlessItIsRenewed() {
     const std::uint64_t renewed = Open(100), forgotten = Open(200);
     clock_.Advance(base::Scaled(kLease) - kMoment);
-    reservations_->Sweep();
+    Sweep();
     QCOMPARE(reservations_->stats().open, std::size_t{2});
     QCOMPARE(reservations_->Renew(renewed), Fate::kOpen);
     clock_.Advance(kMoment);
-    reservations_->Sweep();
+    Sweep();
     QCOMPARE(reservations_->stats().over, std::uint64_t{1});
     QCOMPARE(reservations_->Renew(forgotten), Fate::kOver);
     QVERIFY(!reservations_->Take(forgotten).has_value());
@@ -93,13 +97,34 @@ class ReservationsTest : public QObject {
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
   }
 
-  // The caller knows better: the reservation may still be taken.
-  void Sweep_AsksFirst() {
-    const std::uint64_t id = Open(100);
+  // The caller knows better: the reservation may still be taken. It is asked once for each lease.
+  void Expire_AsksWhoeverKnows() {
+    const std::uint64_t taken = Open(100), renewed = Open(100), lost = Open(100);
+    int asked = 0;
+    bool may_end = false;
+    const auto expire = [&] {
+      reservations_->Expire([&] {
+        ++asked;
+        return [&may_end] { return may_end; };
+      });
+    };
+    expire();
+    QCOMPARE(asked, 0);
     clock_.Advance(base::Scaled(kLease));
-    reservations_->Sweep([] { return false; });
+    expire();
+    expire();
+    QCOMPARE(asked, 1);
     QCOMPARE(reservations_->stats().over, std::uint64_t{0});
-    QVERIFY(reservations_->Take(id).has_value());
+    QVERIFY(reservations_->Take(taken).has_value());
+    QCOMPARE(reservations_->Renew(renewed), Fate::kOpen);
+    may_end = true;
+    expire();
+    QCOMPARE(reservations_->Renew(lost), Fate::kOver);
+    clock_.Advance(base::Scaled(kLease));
+    may_end = false;
+    expire();
+    QCOMPARE(asked, 2);
+    QCOMPARE(reservations_->Renew(renewed), Fate::kOpen);
   }
 
   // A writer that was only slow must not write over what comes next.
@@ -108,16 +133,16 @@ class ReservationsTest : public QObject {
     LetIn(slab.place.segment);
     const std::uint64_t id = Open(100), other = Open(100);
     clock_.Advance(base::Scaled(kLease));
-    reservations_->Sweep();
+    Sweep();
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{3});
     QCOMPARE(reservations_->Renew(id), Fate::kOver);
     QVERIFY(reservations_->GiveUp(id) && !reservations_->GiveUp(id));
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{2});
     clock_.Advance(base::Scaled(kFenceLimit) - kMoment);
-    reservations_->Sweep();
+    Sweep();
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{2});
     clock_.Advance(kMoment);
-    reservations_->Sweep();
+    Sweep();
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
     QCOMPARE(reservations_->Renew(other), Fate::kOver);
   }

@@ -1,4 +1,5 @@
-// A fabric whose regions let a peer in only when a test says so, as verbs takes up to a second.
+// A fabric whose regions let a peer in, or fence it, only when a test says so. Verbs takes up to a
+// second for the one and 70 ms for the other.
 #pragma once
 
 #include <memory>
@@ -12,17 +13,17 @@
 
 namespace onepiece::values {
 
-/// Makes one Accept wait.
+/// Makes one call wait.
 ///
 /// Threading: thread-safe.
-class AcceptGate {
+class Gate {
  public:
-  /// The next Accept waits until Release.
+  /// The next call waits until Release.
   void HoldNext() {
     const base::MutexLock lock(mutex_);
     hold_next_ = true;
   }
-  /// Waits for an Accept to arrive here. False when none comes.
+  /// Waits for a call to arrive here. False when none comes.
   [[nodiscard]] bool WaitUntilHeld() {
     return testing::Eventually([this] {
       const base::MutexLock lock(mutex_);
@@ -49,19 +50,40 @@ class AcceptGate {
 };
 
 /// Ownership: borrows the gate, which must outlive it.
+class SlowAccess final : public fabric::Access {
+ public:
+  SlowAccess(std::unique_ptr<fabric::Access> inner, Gate& revoke)
+      : inner_(std::move(inner)), revoke_(revoke) {}
+  const fabric::RemoteRegion& remote() const override { return inner_->remote(); }
+  const fabric::PeerIdentity& peer() const override { return inner_->peer(); }
+  bool PeerIsDead() const override { return inner_->PeerIsDead(); }
+  bool Revoke() override {
+    revoke_.Pass();
+    return inner_->Revoke();
+  }
+
+ private:
+  const std::unique_ptr<fabric::Access> inner_;
+  Gate& revoke_;
+};
+
+/// Ownership: borrows the gates, which must outlive it.
 class SlowRegion final : public fabric::Region {
  public:
-  SlowRegion(std::unique_ptr<fabric::Region> inner, AcceptGate& gate)
-      : inner_(std::move(inner)), gate_(gate) {}
+  SlowRegion(std::unique_ptr<fabric::Region> inner, Gate& gate, Gate& revoke)
+      : inner_(std::move(inner)), gate_(gate), revoke_(revoke) {}
   std::span<std::byte> bytes() override { return inner_->bytes(); }
   absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer) override {
     gate_.Pass();
-    return inner_->Accept(offer);
+    auto access = inner_->Accept(offer);
+    if (!access.ok()) return access.status();
+    return std::make_unique<SlowAccess>(*std::move(access), revoke_);
   }
 
  private:
   const std::unique_ptr<fabric::Region> inner_;
-  AcceptGate& gate_;
+  Gate& gate_;
+  Gate& revoke_;
 };
 
 /// Ownership: borrows `inner`, which must outlive it.
@@ -70,7 +92,10 @@ class SlowRegion final : public fabric::Region {
 class SlowFabric final : public fabric::Fabric {
  public:
   explicit SlowFabric(fabric::Fabric& inner) : inner_(inner) {}
-  AcceptGate& gate() { return gate_; }
+  /// Of Region::Accept.
+  Gate& gate() { return gate_; }
+  /// Of Access::Revoke.
+  Gate& revoke_gate() { return revoke_; }
 
   base::Clock& clock() const override { return inner_.clock(); }
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override {
@@ -81,13 +106,13 @@ class SlowFabric final : public fabric::Fabric {
       std::shared_ptr<fabric::Doorbell> doorbell) override {
     auto region = inner_.Register(length_bytes, label, std::move(doorbell));
     if (!region.ok()) return region.status();
-    return std::make_unique<SlowRegion>(*std::move(region), gate_);
+    return std::make_unique<SlowRegion>(*std::move(region), gate_, revoke_);
   }
   absl::StatusOr<std::unique_ptr<fabric::Dialer>> Dial() override { return inner_.Dial(); }
 
  private:
   fabric::Fabric& inner_;
-  AcceptGate gate_;
+  Gate gate_, revoke_;
 };
 
 }  // namespace onepiece::values
