@@ -71,16 +71,7 @@ WorkKey KeyOf(const message::Header& header) {
 }
 
 KeptWork::KeptWork(const ClusterView& view, Ways ways, KeptWorkOptions options, base::Clock& clock)
-    : view_(view),
-      ways_(std::move(ways)),
-      options_(options),
-      clock_(clock),
-      scrape_(options.metrics, [this](telemetry::Metrics& metrics) {
-        metrics.Gauge("onepiece_kept_work_bytes", "Work sent on and kept until it is completed", {})
-            .Set(static_cast<double>(bytes()));
-        metrics.Gauge("onepiece_kept_work_items", "Messages sent on and kept until completed", {})
-            .Set(static_cast<double>(items()));
-      }) {}
+    : view_(view), ways_(std::move(ways)), options_(std::move(options)), clock_(clock) {}
 
 KeptWork::~KeptWork() { Stop(); }
 
@@ -106,9 +97,7 @@ void KeptWork::Keep(message::Message& message) {
   if (stale || items_.size() >= options_.max_items || size > options_.max_bytes - bytes_) {
     header.keeper.clear();
     header.keeper_incarnation = 0;
-    if (!stale)
-      Count("onepiece_work_not_kept_total", "Messages sent on without a copy, for lack of room",
-            StageOf(header));
+    if (!stale) Count(KeptWorkEvent::kNotKept, StageOf(header));
     return;
   }
   header.keeper = self.node_id();
@@ -257,9 +246,7 @@ void KeptWork::SendAgain(const WorkKey& key, Item item) {
   v1::WorkHolder holder = HolderAt(*view_.routing(), header, sent->endpoint, sent->attempt);
   holder.set_routing_epoch(sent->routing_epoch);
   Placed(header, holder);
-  if (!IsResult(item.message))
-    Count("onepiece_work_recomputed_total", "Work that was given away again after a death",
-          header.stage);
+  if (!IsResult(item.message)) Count(KeptWorkEvent::kRecomputed, header.stage);
   v1::UpdateJobRequest update;
   update.set_uid(key.uid.ToString());
   *update.add_placed() = std::move(holder);
@@ -296,9 +283,7 @@ void KeptWork::End(const WorkKey& key, const Item& item, Verdict verdict) {
   }
   spdlog::warn("uid={} stage={} ended {}: {}", update.uid(), StageOf(header), error.reason(),
                error.message());
-  if (verdict == Verdict::kQuarantine)
-    Count("onepiece_jobs_quarantined_total", "Jobs whose work ended too many instances",
-          header.stage);
+  if (verdict == Verdict::kQuarantine) Count(KeptWorkEvent::kQuarantined, header.stage);
   Drop(key, item);
 }
 
@@ -332,9 +317,8 @@ std::size_t KeptWork::bytes() const {
   return bytes_;
 }
 
-void KeptWork::Count(const char* name, const char* help, const std::string& stage) const {
-  if (options_.metrics == nullptr) return;
-  options_.metrics->Counter(name, help, {{"stage", stage}}).Increment();
+void KeptWork::Count(KeptWorkEvent event, const std::string& stage) const {
+  if (options_.count) options_.count(event, stage);
 }
 
 }  // namespace onepiece::node

@@ -21,8 +21,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
-#include "cluster/node/outbox.h"
-#include "cluster/node/scrape.h"
+#include "cluster/node/delivered.h"
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/work.pb.h"
 
@@ -43,10 +42,18 @@ inline constexpr int kDefaultRetries = 2;
 /// The work of an edge that was given away so often is LOST, so that nothing goes round for ever.
 inline constexpr std::uint32_t kMaxAttempts = 32;
 
+/// What KeptWork counts, for each stage.
+enum class KeptWorkEvent : std::uint8_t {
+  kNotKept,     ///< A message was sent on without a copy, for lack of room.
+  kRecomputed,  ///< Work was given away again after a death.
+  kQuarantined  ///< A job was ended because its work ended too many instances.
+};
+
 struct KeptWorkOptions {
   std::size_t max_bytes = std::size_t{256} << 20;  ///< Of artifacts.
   std::size_t max_items = 10'000;
-  telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the object. None: no metrics.
+  /// Called with what happened to work of a stage. It must be quick and must not call the object.
+  std::function<void(KeptWorkEvent, const std::string& stage)> count = {};
 };
 
 /// Keeps what a node has sent on. The message names the node as its keeper, so the receiver tells
@@ -136,7 +143,7 @@ class KeptWork {
   bool PutBack(const WorkKey& key, Item& copy);
   void Drop(const WorkKey& key, const Item& copy);
   Items::iterator Erase(Items::iterator item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Count(const char* name, const char* help, const std::string& stage) const;
+  void Count(KeptWorkEvent event, const std::string& stage) const;
 
   const ClusterView& view_;
   const Ways ways_;
@@ -148,7 +155,6 @@ class KeptWork {
   std::uint64_t last_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t seen_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the table that the last look had.
   std::jthread thread_;
-  ScrapeHook scrape_;  // Last: it stops before the members that it reads are destroyed.
 };
 
 }  // namespace onepiece::node

@@ -399,6 +399,7 @@ class KeptWorkTest : public QObject {
           return absl::OkStatus();
         },
         f.clock);
+    settler.Start();
     settler.Completed(f.message.header);
     {
       base::MutexLock lock(mutex);
@@ -423,6 +424,7 @@ class KeptWorkTest : public QObject {
           return absl::UnavailableError("");
         },
         f.clock);
+    settler.Start();
     settler.Completed(f.message.header);
     settler.Close();
     QCOMPARE(settler.pending(), std::size_t{0});
