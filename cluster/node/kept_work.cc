@@ -19,6 +19,8 @@ constexpr base::Duration kLookPause = std::chrono::milliseconds(100);
 constexpr base::Duration kFirstLook = std::chrono::seconds(5);
 constexpr base::Duration kLongestPause = std::chrono::seconds(30);
 constexpr base::Duration kFirstLookAtResult = std::chrono::seconds(1);
+// How long work is kept whose job no database knows. Scaled.
+constexpr base::Duration kUnknownLimit = std::chrono::minutes(1);
 // After a step that failed.
 constexpr base::Duration kRetryPause = std::chrono::milliseconds(250);
 
@@ -182,11 +184,17 @@ std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
 
 void KeptWork::LookAfter(const WorkKey& key, Item item) {
   const absl::StatusOr<v1::JobRecord> record = ways_.ask(key.uid);
-  if (absl::IsNotFound(record.status())) return Drop(key, item);
   const std::shared_ptr<const Routing> routing = view_.routing();
   Verdict verdict = Verdict::kWait;
   if (record.ok()) {
+    item.unknown_since.reset();
     verdict = Judge(*record, *routing, item);
+  } else if (absl::IsNotFound(record.status())) {
+    const base::MonotonicTime now = clock_.Now();
+    const base::MonotonicTime since = item.unknown_since.value_or(now);
+    item.unknown_since = since;
+    const bool is_deleted = base::GetReason(record.status()).metadata.contains("deleted");
+    if (is_deleted || now - since >= base::Scaled(kUnknownLimit)) verdict = Verdict::kDrop;
   } else {
     item.next_look = clock_.Now() + base::Scaled(kRetryPause);
   }

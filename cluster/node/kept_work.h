@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -65,7 +66,8 @@ struct KeptWorkOptions {
 ///
 /// Each decision is made with the job's record, because the holder's last words may have been lost:
 /// what has ended, or was handed on already, is dropped. Whatever is kept is looked up again from
-/// time to time, so a lost word costs memory for some seconds only.
+/// time to time, so a lost word costs memory for some seconds only. Work of a job that no database
+/// knows is kept for a minute more: the database that has its record may be about to restart.
 ///
 /// Ownership: owns its thread, and shares the artifacts' bytes. Borrows the view and the clock.
 /// Threading: thread-safe. The ways are called on the thread of Start(), or in Look().
@@ -125,6 +127,8 @@ class KeptWork {
     std::string workflow_set;  ///< In which `holder` was chosen.
     base::MonotonicTime next_look{};
     base::Duration pause{};  ///< Before the look after that one.
+    /// Since when no database knows the job.
+    std::optional<base::MonotonicTime> unknown_since;
   };
   enum class Verdict : std::uint8_t { kWait, kDrop, kSend, kQuarantine, kLost };
 
