@@ -26,8 +26,8 @@ namespace onepiece::node {
 /// finds out from the job's record.
 ///
 /// Ownership: owns its thread. Borrows the view and the clock.
-/// Threading: thread-safe. `tell` is called on the thread of Start(), or in TellAll(), which whoever
-/// has no thread calls alone.
+/// Threading: thread-safe. `tell` is called on the thread of Start(). Without Start(), one thread
+/// may call TellAll().
 /// Blocking: only TellAll() waits, and Close() and the destructor, for a call under way and one
 /// round more.
 class Settler {

@@ -283,7 +283,8 @@ void Database::Compare() {
     }
     Pump(id);
   }
-  world().Later(id_, 4s, [this] { Compare(); });
+  // While all is well there is little to find.
+  world().Later(id_, world().Passed() < 80s ? 4s : 15s, [this] { Compare(); });
 }
 
 void Database::Deposit(const message::Message& message, std::uint64_t number) {

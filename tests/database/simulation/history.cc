@@ -52,6 +52,7 @@ class History {
     world_.EndAll();
     outcome_.violations = world_.violations();
     outcome_.recomputed = cluster_.ledger.recomputed();
+    outcome_.restarted = cluster_.ledger.restarted();
     outcome_.faults = nemesis_.faults();
     if (calm_) ++outcome_.faults["calm histories"];
     return outcome_;
@@ -76,15 +77,15 @@ class History {
       cluster_.poison[job.request.uid] = world_.Chance(0.5) ? "paint" : "encode";
     world_.Spawn(kClient, [this, index] { Submit(index); });
     // A client that hears nothing asks another proxy, while the first one is still at work.
-    if (world_.Chance(0.3)) {
+    if (world_.Chance(0.4)) {
       world_.Spawn(kClient, [this, index] {
         world_.Sleep(world_.Between(0s, world_.Chance(0.5) ? 20ms : 4s));
         Submit(index);
       });
     }
-    if (!calm_ && world_.Chance(0.15)) {
+    if (!calm_ && world_.Chance(0.25)) {
       world_.Spawn(kClient, [this, index] {
-        world_.Sleep(world_.Between(0s, 6s));
+        world_.Sleep(world_.Between(0s, 4s));
         (void)Tell(jobs_[index].request.uid, &Proxy::Cancel);
       });
     }
@@ -232,6 +233,7 @@ class History {
 void Outcome::Add(const Outcome& other) {
   jobs += other.jobs;
   recomputed += other.recomputed;
+  restarted += other.restarted;
   for (const auto& [end, count] : other.ends) ends[end] += count;
   for (const auto& [fault, count] : other.faults) faults[fault] += count;
 }

@@ -14,6 +14,7 @@ struct Outcome {
   std::vector<std::string> violations;  ///< Empty: all promises were kept.
   int jobs = 0;                         ///< That were accepted.
   int recomputed = 0;                   ///< Computations that were made again.
+  int restarted = 0;                    ///< Jobs that were started in several runs.
   std::map<std::string, int> ends;      ///< Of those jobs, by state and reason.
   std::map<std::string, int> faults;    ///< By kind.
 

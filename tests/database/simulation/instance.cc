@@ -52,7 +52,7 @@ void Instance::TakeIn(message::Message message) {
   world().Tell(id_ + (taken ? " takes " : " drops ") + header.stage + " from " + header.from +
                " attempt " + std::to_string(header.attempt) + " " + header.uid.ToString());
   if (!taken) return;
-  cluster_.ledger.Taken(header, {id_, view_->self().incarnation()});
+  cluster_.ledger.Taken(header, {id_, view_->self().incarnation()}, world().AddressOf(id_));
   Placed(header);
   if (!std::exchange(working_, true)) world().Spawn(id_, [this] { Work(); });
 }
@@ -64,8 +64,10 @@ void Instance::Work() {
     const std::string app = item->message.header.app;
     scheduler_->Done(app,
                      end == End::kComputed ? std::optional(world().Now() - start) : std::nullopt);
-    if (end == End::kCancelled) {
-      Fail(item->message.header, absl::CancelledError("cancelled"));
+    const bool fails = end == End::kBroken && !scheduler_->IsFenced(*item);
+    if (end == End::kCancelled || fails) {
+      Fail(item->message.header,
+           fails ? absl::InternalError("the device is lost") : absl::CancelledError("cancelled"));
       Completed(*item);
     }
     if (end != End::kComputed) continue;
@@ -86,8 +88,11 @@ Instance::End Instance::Compute(const runtime::WorkItem& item) {
                " " + header.uid.ToString());
   const std::uint64_t steps = 1 + world().Pick(4);
   for (std::uint64_t step = 0; step < steps; ++step) {
+    const base::MonotonicTime begin = world().Now();
     world().Sleep(world().Between(20ms, 300ms));
     if (step == 0) MaybeDie(item);
+    // A process that stood still may have lost its device.
+    if (world().Now() - begin > 1s && world().Chance(0.3)) return End::kBroken;
     if (scheduler_->IsCancelled(header.uid)) return End::kCancelled;
     if (scheduler_->IsFenced(item)) return End::kFenced;
   }

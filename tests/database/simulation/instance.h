@@ -32,7 +32,7 @@ class Instance final : public Node {
   [[nodiscard]] std::size_t joins() const { return scheduler_->joins(); }
 
  private:
-  enum class End : std::uint8_t { kComputed, kCancelled, kFenced };
+  enum class End : std::uint8_t { kComputed, kCancelled, kFenced, kBroken };
 
   void TakeIn(message::Message message);
   void Work();

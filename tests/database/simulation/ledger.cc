@@ -5,6 +5,11 @@
 #include "cluster/job/job_record.h"
 
 namespace onepiece::simulation {
+namespace {
+
+constexpr Duration kLease = std::chrono::seconds(2);
+
+}  // namespace
 
 std::string OutputOf(const message::Header& header, const std::string& inputs) {
   return header.stage + "[" + std::to_string(header.run) + "." + std::to_string(header.attempt) +
@@ -29,7 +34,51 @@ std::set<std::string> RunsIn(const std::string& output) {
   return runs;
 }
 
-void Ledger::Taken(const message::Header& header, const Incarnation& by) {
+void Ledger::Granted(const v1::JobRecord& record) {
+  const v1::StartLease& lease = record.lease();
+  granted_[{*base::Uid::Parse(record.job().uid()), {lease.claimant(), lease.incarnation()}}] =
+      world_.Now();
+}
+
+// Whoever delivers without the lease may do so beside another proxy.
+void Ledger::Delivers(const base::Uid& uid, const Incarnation& proxy) {
+  const auto granted = granted_.find({uid, proxy});
+  if (granted == granted_.end() || world_.Now() - granted->second > kLease)
+    world_.Violation("job " + uid.ToString() + " is started by " + proxy.first +
+                     " without a lease");
+}
+
+void Ledger::Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before,
+                     const v1::JobRecord& after) {
+  if (!update.has_ended_by() || job::EndOf(before) != v1::Job::STATE_UNSPECIFIED) return;
+  const v1::Job::State end = job::EndOf(after);
+  if (end != v1::Job::FAILED && end != v1::Job::CANCELLED) return;
+  const v1::WorkHolder& by = update.ended_by();
+  const bool later = std::ranges::any_of(before.holders(), [&](const v1::WorkHolder& holder) {
+    return holder.run() == by.run() && holder.stage() == by.stage() && holder.from() == by.from() &&
+           holder.attempt() > by.attempt();
+  });
+  if (later || before.run() > by.run()) {
+    world_.Violation("job " + update.uid() + " is ended by attempt " +
+                     std::to_string(by.attempt()) + " of stage " + by.stage() +
+                     ", and a later one is recorded");
+  }
+}
+
+int Ledger::restarted() const {
+  return static_cast<int>(
+      std::ranges::count_if(started_, [](const auto& runs) { return runs.second.size() > 1; }));
+}
+
+void Ledger::Taken(const message::Header& header, const Incarnation& by,
+                   const std::string& address) {
+  started_[header.uid].insert(header.run);
+  std::uint64_t& newest = runs_[{header.uid, address}];
+  if (header.run < newest) {
+    world_.Violation(by.first + " takes run " + std::to_string(header.run) + " of job " +
+                     header.uid.ToString() + " after run " + std::to_string(newest));
+  }
+  newest = std::max(newest, header.run);
   holders_[header.uid].insert({by, {header.keeper, header.keeper_incarnation}});
 }
 

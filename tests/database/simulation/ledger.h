@@ -36,16 +36,25 @@ class Ledger {
   void Died(const std::string& node, std::uint64_t incarnation) {
     dead_.insert({node, incarnation});
   }
-  /// An instance has taken this work in.
-  void Taken(const message::Header& header, const Incarnation& by);
+  /// An instance has taken this work in. `address` tells its lives apart.
+  void Taken(const message::Header& header, const Incarnation& by, const std::string& address);
   /// An instance begins to compute, and has computed.
   void Begun(const message::Header& header, const Incarnation& by);
   void Computed(const message::Header& header);
+  /// A database has given a proxy the lease to start a job, or renewed it.
+  void Granted(const v1::JobRecord& record);
+  /// A proxy begins to give a job's work to an entrance.
+  void Delivers(const base::Uid& uid, const Incarnation& proxy);
+  /// A database has taken an update; `before` is its record before that.
+  void Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before,
+               const v1::JobRecord& after);
   /// A database may have told its clients of this end.
   void Ended(const v1::JobRecord& record, const std::string& by);
   /// The ends of jobs, as somebody was first told of them.
   [[nodiscard]] const std::map<base::Uid, v1::Job>& told() const { return told_; }
   [[nodiscard]] int computed(const base::Uid& uid, const std::string& stage) const;
+  /// Jobs that were started in several runs.
+  [[nodiscard]] int restarted() const;
   /// How often a stage's work was computed more than once.
   [[nodiscard]] int recomputed() const { return recomputed_; }
 
@@ -67,6 +76,10 @@ class Ledger {
   std::map<std::pair<base::Uid, std::string>, std::set<Incarnation>> begun_;
   std::map<std::pair<base::Uid, std::string>, int> computed_;
   int recomputed_ = 0;
+  std::map<std::pair<base::Uid, Incarnation>, base::MonotonicTime> granted_;
+  /// The largest run that a process has taken in; its address is that of its life.
+  std::map<std::pair<base::Uid, std::string>, std::uint64_t> runs_;
+  std::map<base::Uid, std::set<std::uint64_t>> started_;
 };
 
 }  // namespace onepiece::simulation

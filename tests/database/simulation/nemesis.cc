@@ -1,6 +1,7 @@
 #include "tests/database/simulation/nemesis.h"
 
 #include <iterator>
+#include <vector>
 
 #include "tests/database/simulation/database.h"
 #include "tests/database/simulation/instance.h"
@@ -28,6 +29,7 @@ void Nemesis::Begin(Duration lasts) {
   if (world_.Chance(0.7)) Again(world_.Between(1s, 10s), &Nemesis::StrikeInstance);
   if (world_.Chance(0.5)) Again(world_.Between(1s, 10s), &Nemesis::StrikeProxy);
   if (world_.Chance(0.4)) Again(world_.Between(1s, 10s), &Nemesis::StrikeLink);
+  parts_ = world_.Chance(0.4);
   if (world_.Chance(0.4)) Again(world_.Between(1s, 10s), &Nemesis::DelayTables);
   if (world_.Chance(0.3)) world_.loss = 0.01;
   if (world_.Chance(0.3)) world_.doubt = 0.01;
@@ -69,7 +71,9 @@ void Nemesis::StrikeDatabase() {
   const std::string other = AnyDatabase();
   const Duration lasts = world_.Between(500ms, world_.Chance(0.1) ? 30s : 8s);
   const auto kind = world_.Pick(5);
-  if (kind < 2) {
+  if (parts_ && world_.Chance(0.5)) {
+    PartFor(lasts);
+  } else if (kind < 2) {
     KillFor(id, lasts);
   } else if (kind < 4 || other == id) {
     PauseFor(id, lasts);
@@ -116,6 +120,26 @@ void Nemesis::StrikeLink() {
     world_.After(lasts, [this, a, b] { world_.Join(a, b); });
   }
   Again(lasts + world_.Between(1s, 10s), &Nemesis::StrikeLink);
+}
+
+// The cluster falls into two parts. Clients and the NodeManager reach both.
+void Nemesis::PartFor(Duration lasts) {
+  std::vector<std::string> left, right;
+  const auto deal = [&](const auto& nodes) {
+    for (const auto& [id, node] : nodes) (world_.Chance(0.5) ? left : right).push_back(id);
+  };
+  deal(cluster_.databases);
+  deal(cluster_.instances);
+  deal(cluster_.proxies);
+  cluster_.ledger.split = true;
+  ++faults_["partitions"];
+  for (const std::string& a : left) {
+    for (const std::string& b : right) {
+      if (world_.IsCut(a, b)) continue;
+      world_.Cut(a, b);
+      world_.After(lasts, [this, a, b] { world_.Join(a, b); });
+    }
+  }
 }
 
 void Nemesis::DelayTables() {

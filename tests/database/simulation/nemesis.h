@@ -22,6 +22,7 @@ class Nemesis {
   void StrikeInstance();
   void StrikeProxy();
   void StrikeLink();
+  void PartFor(Duration lasts);
   void DelayTables();
   void KillFor(const std::string& node, Duration lasts);
   void PauseFor(const std::string& node, Duration lasts);
@@ -35,6 +36,7 @@ class Nemesis {
   Cluster& cluster_;
   World& world_;
   Duration until_{};
+  bool parts_ = false;  ///< The cluster falls apart at times.
   std::map<std::string, int> faults_;
 };
 

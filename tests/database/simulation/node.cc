@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kReport = 500ms;
+constexpr Duration kReport = 1s;
 constexpr Duration kLookPause = 100ms;
 constexpr Duration kAskTimeout = 500ms;
 constexpr Duration kTellTimeout = 500ms;
@@ -118,8 +118,12 @@ absl::StatusOr<Answer> Records::Ask(const base::Uid& uid,
 
 absl::StatusOr<v1::CreateJobResponse> Records::Create(const v1::JobRecord& record) {
   const base::Uid uid = *base::Uid::Parse(record.job().uid());
-  auto created = Ask<v1::CreateJobResponse>(
-      uid, [record](Database& database) { return database.store().Create(record); });
+  auto created =
+      Ask<v1::CreateJobResponse>(uid, [&ledger = cluster_.ledger, record](Database& database) {
+        auto made = database.store().Create(record);
+        if (made.ok() && made->created()) ledger.Granted(made->record());
+        return made;
+      });
   if (!created.ok() || !created->created()) return created;
   return PreferElsewhere(uid, *std::move(created));
 }
@@ -159,15 +163,24 @@ v1::CreateJobResponse Records::PreferElsewhere(const base::Uid& uid,
 }
 
 absl::StatusOr<v1::ClaimStartResponse> Records::Claim(const v1::ClaimStartRequest& request) {
-  return Ask<v1::ClaimStartResponse>(
-      *base::Uid::Parse(request.uid()),
-      [request](Database& database) { return database.store().Claim(request); });
+  return Ask<v1::ClaimStartResponse>(*base::Uid::Parse(request.uid()),
+                                     [&ledger = cluster_.ledger, request](Database& database) {
+                                       auto answer = database.store().Claim(request);
+                                       if (answer.ok() && answer->granted())
+                                         ledger.Granted(answer->record());
+                                       return answer;
+                                     });
 }
 
 absl::StatusOr<v1::JobRecord> Records::Update(const v1::UpdateJobRequest& request) {
-  return Ask<v1::JobRecord>(*base::Uid::Parse(request.uid()), [request](Database& database) {
-    return database.store().Update(request);
-  });
+  return Ask<v1::JobRecord>(*base::Uid::Parse(request.uid()),
+                            [&ledger = cluster_.ledger, request](Database& database) {
+                              const auto before = database.store().Get(request.uid());
+                              auto after = database.store().Update(request);
+                              if (before.ok() && after.ok())
+                                ledger.Updated(request, *before, *after);
+                              return after;
+                            });
 }
 
 absl::StatusOr<v1::JobRecord> Records::Get(const base::Uid& uid, Duration timeout) {
@@ -226,14 +239,17 @@ Keeping::Keeping(std::string id, Cluster& cluster, const node::ClusterView& view
             return reply.answer.has_value() ? absl::OkStatus() : absl::UnavailableError("away");
           },
           cluster.world.clock()) {
-  cluster_.world.Spawn(id_, [this] { LookAfterKept(); });
+  LookAfterKept();
 }
 
 void Keeping::LookAfterKept() {
-  while (true) {
-    cluster_.world.Sleep(kLookPause);
-    kept_.Look();
+  if (kept_.items() > 0 && !std::exchange(looking_, true)) {
+    cluster_.world.Spawn(id_, [this] {
+      kept_.Look();
+      looking_ = false;
+    });
   }
+  cluster_.world.Later(id_, kLookPause, [this] { LookAfterKept(); });
 }
 
 void Keeping::Completed(const message::Header& header) {

@@ -139,7 +139,7 @@ class Keeping {
   Records& records_;
   node::KeptWork kept_;
   node::Settler settler_;
-  bool telling_ = false;
+  bool looking_ = false, telling_ = false;
 };
 
 }  // namespace onepiece::simulation

@@ -64,8 +64,9 @@ absl::Status Proxy::Submit(const Request& request) {
     if (table->Instances(request.app, stage).empty()) return absl::UnavailableError("no instance");
   }
   v1::JobRecord wanted = MakeRecord(request, world().clock().WallNow());
+  const v1::Endpoint self = view_->self();
   proxy::StartClaim claim(
-      [this](const v1::ClaimStartRequest& asked) { return records_->Claim(asked); }, view_->self(),
+      [this](const v1::ClaimStartRequest& asked) { return records_->Claim(asked); }, self,
       world().clock(), [this] { return world().Random(); });
   *wanted.mutable_lease() = claim.ForNewJob();
   const base::MonotonicTime asked = world().Now();
@@ -79,7 +80,7 @@ absl::Status Proxy::Submit(const Request& request) {
   }
   world().Tell(id_ + " starts run " + std::to_string(job::RunToStart(record)) + " " +
                request.uid.ToString());
-  const absl::Status started = StartJob(request, claim, record);
+  const absl::Status started = StartJob(request, self, claim, record);
   if (!started.ok()) claim.Release(record.job().uid());
   return started;
 }
@@ -101,8 +102,8 @@ absl::StatusOr<v1::JobRecord> Proxy::AwaitTurn(proxy::StartClaim& claim, const b
 }
 
 // As Submission::Start.
-absl::Status Proxy::StartJob(const Request& request, proxy::StartClaim& claim,
-                             const v1::JobRecord& record) {
+absl::Status Proxy::StartJob(const Request& request, const v1::Endpoint& claimant,
+                             proxy::StartClaim& claim, const v1::JobRecord& record) {
   const auto table = view_->routing();
   message::Message message;
   message::Header& header = message.header;
@@ -120,7 +121,7 @@ absl::Status Proxy::StartJob(const Request& request, proxy::StartClaim& claim,
     header.stage = stage;
     status = KeepClaim(claim, update.uid());
     if (!status.ok()) break;
-    auto holder = SendTo(message, std::min(deadline, claim.until()));
+    auto holder = SendTo(message, claimant, std::min(deadline, claim.until()));
     status = holder.status();
     if (!status.ok()) break;
     *update.add_placed() = *std::move(holder);
@@ -142,8 +143,10 @@ absl::Status Proxy::KeepClaim(proxy::StartClaim& claim, const std::string& uid) 
 }
 
 absl::StatusOr<v1::WorkHolder> Proxy::SendTo(message::Message& message,
+                                             const v1::Endpoint& claimant,
                                              base::MonotonicTime deadline) {
   const message::Header& header = message.header;
+  cluster_.ledger.Delivers(header.uid, {claimant.node_id(), claimant.incarnation()});
   keeping_->kept().Keep(message);
   const auto table = view_->routing();
   const auto sent = keeping_->Deliver(message, deadline - world().Now(), deadline);

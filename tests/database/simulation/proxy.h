@@ -39,10 +39,11 @@ class Proxy final : public Node {
  private:
   absl::StatusOr<v1::JobRecord> AwaitTurn(proxy::StartClaim& claim, const base::Uid& uid,
                                           v1::JobRecord record);
-  absl::Status StartJob(const Request& request, proxy::StartClaim& claim,
-                        const v1::JobRecord& record);
+  absl::Status StartJob(const Request& request, const v1::Endpoint& claimant,
+                        proxy::StartClaim& claim, const v1::JobRecord& record);
   absl::Status KeepClaim(proxy::StartClaim& claim, const std::string& uid);
-  absl::StatusOr<v1::WorkHolder> SendTo(message::Message& message, base::MonotonicTime deadline);
+  absl::StatusOr<v1::WorkHolder> SendTo(message::Message& message, const v1::Endpoint& claimant,
+                                        base::MonotonicTime deadline);
 
   std::unique_ptr<Records> records_;
   std::unique_ptr<Keeping> keeping_;
