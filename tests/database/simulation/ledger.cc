@@ -48,11 +48,16 @@ void Ledger::Delivers(const base::Uid& uid, const Incarnation& proxy) {
                      " without a lease");
 }
 
-void Ledger::Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before,
+void Ledger::Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before, bool holds,
                      const v1::JobRecord& after) {
-  if (!update.has_ended_by() || job::EndOf(before) != v1::Job::STATE_UNSPECIFIED) return;
   const v1::Job::State end = job::EndOf(after);
+  if (job::EndOf(before) != v1::Job::STATE_UNSPECIFIED) return;
   if (end != v1::Job::FAILED && end != v1::Job::CANCELLED) return;
+  if (holds) {
+    world_.Violation("job " + update.uid() + " is " + v1::Job::State_Name(end) +
+                     " where its result is held");
+  }
+  if (!update.has_ended_by()) return;
   const v1::WorkHolder& by = update.ended_by();
   const bool later = std::ranges::any_of(before.holders(), [&](const v1::WorkHolder& holder) {
     return holder.run() == by.run() && holder.stage() == by.stage() && holder.from() == by.from() &&

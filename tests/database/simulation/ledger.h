@@ -45,8 +45,9 @@ class Ledger {
   void Granted(const v1::JobRecord& record);
   /// A proxy begins to give a job's work to an entrance.
   void Delivers(const base::Uid& uid, const Incarnation& proxy);
-  /// A database has taken an update; `before` is its record before that.
-  void Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before,
+  /// A database has taken an update. `before` is its record before that, and `holds` says whether
+  /// it had the result of the job already.
+  void Updated(const v1::UpdateJobRequest& update, const v1::JobRecord& before, bool holds,
                const v1::JobRecord& after);
   /// A database may have told its clients of this end.
   void Ended(const v1::JobRecord& record, const std::string& by);

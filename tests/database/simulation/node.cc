@@ -173,14 +173,15 @@ absl::StatusOr<v1::ClaimStartResponse> Records::Claim(const v1::ClaimStartReques
 }
 
 absl::StatusOr<v1::JobRecord> Records::Update(const v1::UpdateJobRequest& request) {
-  return Ask<v1::JobRecord>(*base::Uid::Parse(request.uid()),
-                            [&ledger = cluster_.ledger, request](Database& database) {
-                              const auto before = database.store().Get(request.uid());
-                              auto after = database.store().Update(request);
-                              if (before.ok() && after.ok())
-                                ledger.Updated(request, *before, *after);
-                              return after;
-                            });
+  const base::Uid uid = *base::Uid::Parse(request.uid());
+  Ledger& ledger = cluster_.ledger;
+  return Ask<v1::JobRecord>(uid, [&ledger, uid, request](Database& database) {
+    const auto before = database.store().Get(request.uid());
+    const bool holds = database.store().FindResult(uid) != nullptr;
+    auto after = database.store().Update(request);
+    if (before.ok() && after.ok()) ledger.Updated(request, *before, holds, *after);
+    return after;
+  });
 }
 
 absl::StatusOr<v1::JobRecord> Records::Get(const base::Uid& uid, Duration timeout) {

@@ -11,7 +11,7 @@
 namespace onepiece::simulation {
 namespace {
 
-constexpr std::uint64_t kSeeds = 500;
+constexpr std::uint64_t kSeeds = 400;
 constexpr std::uint64_t kLongSeeds = 10'000;
 constexpr int kMostBroken = 10;  // Histories that are shown.
 
