@@ -19,6 +19,8 @@ constexpr base::Duration kLookPause = std::chrono::milliseconds(100);
 constexpr base::Duration kFirstLook = std::chrono::seconds(5);
 constexpr base::Duration kLongestPause = std::chrono::seconds(30);
 constexpr base::Duration kFirstLookAtResult = std::chrono::seconds(1);
+// How long work is kept whose job no database knows. Scaled.
+constexpr base::Duration kUnknownLimit = std::chrono::minutes(1);
 // After a step that failed.
 constexpr base::Duration kRetryPause = std::chrono::milliseconds(250);
 // For a receiver to say in the record that it has a message whose sender heard no answer.
@@ -87,16 +89,7 @@ WorkKey KeyOf(const message::Header& header) {
 }
 
 KeptWork::KeptWork(const ClusterView& view, Ways ways, KeptWorkOptions options, base::Clock& clock)
-    : view_(view),
-      ways_(std::move(ways)),
-      options_(options),
-      clock_(clock),
-      scrape_(options.metrics, [this](telemetry::Metrics& metrics) {
-        metrics.Gauge("onepiece_kept_work_bytes", "Work sent on and kept until it is completed", {})
-            .Set(static_cast<double>(bytes()));
-        metrics.Gauge("onepiece_kept_work_items", "Messages sent on and kept until completed", {})
-            .Set(static_cast<double>(items()));
-      }) {}
+    : view_(view), ways_(std::move(ways)), options_(std::move(options)), clock_(clock) {}
 
 KeptWork::~KeptWork() { Stop(); }
 
@@ -121,9 +114,7 @@ void KeptWork::Keep(message::Message& message) {
   if (stale || items_.size() >= options_.max_items || size > options_.max_bytes - bytes_) {
     header.keeper.clear();
     header.keeper_incarnation = 0;
-    if (!stale)
-      Count("onepiece_work_not_kept_total", "Messages sent on without a copy, for lack of room",
-            StageOf(header));
+    if (!stale) Count(KeptWorkEvent::kNotKept, StageOf(header));
     return;
   }
   header.keeper = self.node_id();
@@ -228,11 +219,17 @@ std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
 
 void KeptWork::LookAfter(const WorkKey& key, Item item) {
   const absl::StatusOr<v1::JobRecord> record = ways_.ask(key.uid);
-  if (absl::IsNotFound(record.status())) return Drop(key, item);
   const std::shared_ptr<const Routing> routing = view_.routing();
   Verdict verdict = Verdict::kWait;
   if (record.ok()) {
+    item.unknown_since.reset();
     verdict = Judge(*record, *routing, item);
+  } else if (absl::IsNotFound(record.status())) {
+    const base::MonotonicTime now = clock_.Now();
+    const base::MonotonicTime since = item.unknown_since.value_or(now);
+    item.unknown_since = since;
+    const bool is_deleted = base::GetReason(record.status()).metadata.contains("deleted");
+    if (is_deleted || now - since >= base::Scaled(kUnknownLimit)) verdict = Verdict::kDrop;
   } else {
     item.next_look = clock_.Now() + base::Scaled(kRetryPause);
   }
@@ -297,9 +294,7 @@ void KeptWork::SendAgain(const WorkKey& key, Item item) {
   v1::WorkHolder holder = HolderAt(*view_.routing(), header, sent->endpoint, sent->attempt);
   holder.set_routing_epoch(sent->routing_epoch);
   Placed(header, holder);
-  if (!IsResult(item.message))
-    Count("onepiece_work_recomputed_total", "Work that was given away again after a death",
-          header.stage);
+  if (!IsResult(item.message)) Count(KeptWorkEvent::kRecomputed, header.stage);
   v1::UpdateJobRequest update;
   update.set_uid(key.uid.ToString());
   *update.add_placed() = std::move(holder);
@@ -336,9 +331,7 @@ void KeptWork::End(const WorkKey& key, const Item& item, Verdict verdict) {
   }
   spdlog::warn("uid={} stage={} ended {}: {}", update.uid(), StageOf(header), error.reason(),
                error.message());
-  if (verdict == Verdict::kQuarantine)
-    Count("onepiece_jobs_quarantined_total", "Jobs whose work ended too many instances",
-          header.stage);
+  if (verdict == Verdict::kQuarantine) Count(KeptWorkEvent::kQuarantined, header.stage);
   Drop(key, item);
 }
 
@@ -372,9 +365,8 @@ std::size_t KeptWork::bytes() const {
   return bytes_;
 }
 
-void KeptWork::Count(const char* name, const char* help, const std::string& stage) const {
-  if (options_.metrics == nullptr) return;
-  options_.metrics->Counter(name, help, {{"stage", stage}}).Increment();
+void KeptWork::Count(KeptWorkEvent event, const std::string& stage) const {
+  if (options_.count) options_.count(event, stage);
 }
 
 }  // namespace onepiece::node

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -21,8 +22,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
-#include "cluster/node/outbox.h"
-#include "cluster/node/scrape.h"
+#include "cluster/node/delivered.h"
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/work.pb.h"
 
@@ -50,10 +50,18 @@ base::Duration KeptPatience();
 /// artifacts take at 20 MB/s, which is a part of a slow network. Scaled.
 base::Duration KeptLimit(const message::Message& message);
 
+/// What KeptWork counts, for each stage.
+enum class KeptWorkEvent : std::uint8_t {
+  kNotKept,     ///< A message was sent on without a copy, for lack of room.
+  kRecomputed,  ///< Work was given away again after a death.
+  kQuarantined  ///< A job was ended because its work ended too many instances.
+};
+
 struct KeptWorkOptions {
   std::size_t max_bytes = std::size_t{256} << 20;  ///< Of artifacts.
   std::size_t max_items = 10'000;
-  telemetry::Metrics* metrics = nullptr;  ///< Borrowed; must outlive the object. None: no metrics.
+  /// Called with what happened to work of a stage. It must be quick and must not call the object.
+  std::function<void(KeptWorkEvent, const std::string& stage)> count = {};
 };
 
 /// Keeps what a node has sent on. The message names the node as its keeper, so the receiver tells
@@ -65,7 +73,9 @@ struct KeptWorkOptions {
 ///
 /// Each decision is made with the job's record, because the holder's last words may have been lost:
 /// what has ended, or was handed on already, is dropped. Whatever was given away is looked up again
-/// from time to time, so a lost word costs memory for some seconds only.
+/// from time to time, so a lost word costs memory for some seconds only. Work of a job that no
+/// database knows is kept for a minute more: the database that has its record may be about to
+/// restart.
 ///
 /// Ownership: owns its thread, and shares the artifacts' bytes. Borrows the view and the clock.
 /// Threading: thread-safe. The ways are called on the thread of Start(), or in Look().
@@ -132,6 +142,8 @@ class KeptWork {
     std::string workflow_set;  ///< In which `holder` was chosen.
     base::MonotonicTime next_look{};
     base::Duration pause{};  ///< Before the look after that one.
+    /// Since when no database knows the job.
+    std::optional<base::MonotonicTime> unknown_since;
   };
   enum class Verdict : std::uint8_t { kWait, kDrop, kSend, kQuarantine, kLost };
 
@@ -150,7 +162,7 @@ class KeptWork {
   bool PutBack(const WorkKey& key, Item& copy);
   void Drop(const WorkKey& key, const Item& copy);
   Items::iterator Erase(Items::iterator item) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Count(const char* name, const char* help, const std::string& stage) const;
+  void Count(KeptWorkEvent event, const std::string& stage) const;
 
   const ClusterView& view_;
   const Ways ways_;
@@ -162,7 +174,6 @@ class KeptWork {
   std::uint64_t last_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t seen_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the table that the last look had.
   std::jthread thread_;
-  ScrapeHook scrape_;  // Last: it stops before the members that it reads are destroyed.
 };
 
 }  // namespace onepiece::node

@@ -14,6 +14,7 @@
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
+#include "cluster/node/delivered.h"
 #include "cluster/node/routing.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -76,14 +77,6 @@ struct Destination {
   static Destination DatabasesFor(const base::Uid& uid);
   /// These nodes, in this order.
   static Destination Nodes(std::vector<v1::Endpoint> endpoints);
-};
-
-/// The outcome of a delivery.
-struct Delivered {
-  v1::Endpoint endpoint;            ///< The node that has the message.
-  std::uint32_t attempt = 0;        ///< The attempt in the message, and in the record's holder.
-  std::uint64_t routing_epoch = 0;  ///< Of the routing table by which `endpoint` was chosen.
-  base::Duration encode{};          ///< Time spent on encoding, checksums included.
 };
 
 /// A delivery between two turns: which ring may have the message, and under which id, or how much

@@ -4,9 +4,6 @@
 #include <iterator>
 #include <memory>
 
-#include "cluster/base/status.h"
-#include "cluster/node/kept_work.h"
-#include "cluster/rpc/channel.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::node {
@@ -16,20 +13,17 @@ constexpr auto kIdleWait = std::chrono::hours(24);
 // Between two rounds, so that one call tells of many works.
 constexpr base::Duration kRoundPause = std::chrono::milliseconds(20);
 constexpr base::Duration kRetryRound = std::chrono::milliseconds(500);
-// For one call; scaled. A keeper that was stopped for a moment must not hold up the others long.
-constexpr base::Duration kTellTimeout = std::chrono::milliseconds(500);
-constexpr int kMaxWorks = 1000;
-constexpr std::size_t kMaxKeeperStubs = 256;
 
 }  // namespace
 
 Settler::Settler(const ClusterView& view, Tell tell, base::Clock& clock)
-    : view_(view),
-      tell_(std::move(tell)),
-      clock_(clock),
-      thread_([this](const std::stop_token& stop) { Main(stop); }) {}
+    : view_(view), tell_(std::move(tell)), clock_(clock) {}
 
 Settler::~Settler() { Close(); }
+
+void Settler::Start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) { Main(stop); });
+}
 
 void Settler::Completed(const message::Header& header) { Add(header, {}); }
 
@@ -113,28 +107,6 @@ bool Settler::TellAll() {
                  std::make_move_iterator(words.end()));
   }
   return all_told;
-}
-
-Settler::Tell TellByGrpc() {
-  // Only the settler's thread calls it.
-  const auto stubs =
-      std::make_shared<std::map<std::string, std::unique_ptr<v1::WorkService::Stub>>>();
-  return [stubs](const v1::Endpoint& keeper, const v1::SettleWorkRequest& request) {
-    // Most of them are addresses of nodes that are long gone. Those in use come back at once.
-    if (stubs->size() >= kMaxKeeperStubs && !stubs->contains(keeper.address())) stubs->clear();
-    auto& stub = (*stubs)[keeper.address()];
-    if (stub == nullptr) stub = v1::WorkService::NewStub(rpc::MakeChannel(keeper.address()));
-    return rpc::Call(*stub, &v1::WorkService::Stub::Settle, request, kTellTimeout).status();
-  };
-}
-
-grpc::Status WorkService::Settle(grpc::ServerContext*, const v1::SettleWorkRequest* request,
-                                 google::protobuf::Empty*) {
-  if (request->works_size() > kMaxWorks)
-    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kInvalidArgument, "TOO_MANY_WORKS",
-                                       "at most 1000 works"));
-  for (const v1::WorkSettled& settled : request->works()) kept_.Settle(settled);
-  return grpc::Status::OK;
 }
 
 }  // namespace onepiece::node

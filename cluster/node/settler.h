@@ -16,11 +16,9 @@
 #include "cluster/base/mutex.h"
 #include "cluster/message/message.h"
 #include "cluster/node/cluster_view.h"
-#include "onepiece/v1/work.grpc.pb.h"
+#include "onepiece/v1/work.pb.h"
 
 namespace onepiece::node {
-
-class KeptWork;
 
 /// Sends what it is told to the keepers from its own thread, many works in one call. It repeats a
 /// call until the keeper answers. What is left of a keeper that is dead, or of a job whose deadline
@@ -28,14 +26,17 @@ class KeptWork;
 /// finds out from the job's record.
 ///
 /// Ownership: owns its thread. Borrows the view and the clock.
-/// Threading: thread-safe.
-/// Blocking: only Close() and the destructor wait, for a call under way and one round more.
+/// Threading: thread-safe. `tell` is called on the thread of Start(). Without Start(), one thread
+/// may call TellAll().
+/// Blocking: only TellAll() waits, and Close() and the destructor, for a call under way and one
+/// round more.
 class Settler {
  public:
   /// Tells one keeper.
   using Tell =
       std::function<absl::Status(const v1::Endpoint& keeper, const v1::SettleWorkRequest&)>;
   static constexpr std::size_t kMaxPending = 10'000;
+  static constexpr int kMaxWorks = 1000;  ///< In one call.
 
   Settler(const ClusterView& view, Tell tell, base::Clock& clock = base::SystemClock());
   ~Settler();  ///< Close().
@@ -47,8 +48,12 @@ class Settler {
   void Completed(const message::Header& header);
   /// The message that came with this header was passed on to this holder.
   void Moved(const message::Header& header, const v1::WorkHolder& to);
+  /// Begins to tell, on a thread of its own.
+  void Start();
   /// Tells once more what is pending, and ends the thread. Idempotent.
   void Close() { thread_ = {}; }
+  /// Tells each keeper once what is pending. Returns whether everybody was told.
+  bool TellAll();
   [[nodiscard]] std::size_t pending() const;
 
  private:
@@ -62,8 +67,6 @@ class Settler {
 
   void Add(const message::Header& header, v1::WorkSettled settled);
   void Main(const std::stop_token& stop);
-  // Returns whether everybody was told.
-  bool TellAll();
 
   const ClusterView& view_;
   const Tell tell_;
@@ -73,22 +76,6 @@ class Settler {
   std::map<Keeper, std::vector<Word>> pending_ ABSL_GUARDED_BY(mutex_);
   std::size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread thread_;
-};
-
-/// Returns the way over gRPC, with a connection for each keeper's address.
-Settler::Tell TellByGrpc();
-
-/// Serves v1::WorkService for a KeptWork, which it borrows.
-///
-/// Threading: thread-safe.
-class WorkService final : public v1::WorkService::Service {
- public:
-  explicit WorkService(KeptWork& kept) : kept_(kept) {}
-  grpc::Status Settle(grpc::ServerContext* context, const v1::SettleWorkRequest* request,
-                      google::protobuf::Empty* response) override;
-
- private:
-  KeptWork& kept_;
 };
 
 }  // namespace onepiece::node

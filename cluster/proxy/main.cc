@@ -3,8 +3,9 @@
 
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/kept_work.h"
+#include "cluster/node/kept_work_metrics.h"
 #include "cluster/node/node_agent.h"
-#include "cluster/node/settler.h"
+#include "cluster/node/work_service.h"
 #include "cluster/proxy/proxy_service.h"
 #include "cluster/service/program.h"
 
@@ -50,10 +51,11 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   options.read_only = config.node().read_only();
   DirectFetch direct_fetch(view, config.node().node_id(), *fabric);
   options.direct_fetch = &direct_fetch;
-  node::KeptWorkOptions kept_options{.metrics = &host.metrics()};
+  node::KeptWorkOptions kept_options{.count = node::CountIn(host.metrics())};
   if (config.kept_bytes() > 0)
     kept_options.max_bytes = static_cast<std::size_t>(config.kept_bytes());
   node::KeptWork kept(view, KeptWays(records, *outbox), kept_options);
+  const node::ScrapeHook show_kept = node::ShowKept(kept, host.metrics());
   node::WorkService work_service(kept);
   options.kept = &kept;
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());

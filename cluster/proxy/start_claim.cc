@@ -1,17 +1,19 @@
 #include "cluster/proxy/start_claim.h"
 
-#include "cluster/base/ids.h"
+#include <utility>
+
 #include "cluster/job/job_record.h"
 
 namespace onepiece::proxy {
 
-StartClaim::StartClaim(node::JobRecords& records, const v1::Endpoint& self, base::Clock& clock)
-    : records_(records), self_(self), clock_(clock) {
+StartClaim::StartClaim(Ask ask, const v1::Endpoint& self, base::Clock& clock,
+                       std::function<std::uint64_t()> random)
+    : ask_(std::move(ask)), self_(self), clock_(clock), random_(std::move(random)) {
   Lose();
 }
 
 void StartClaim::Lose() {
-  number_ = job::RunRandom(base::RandomU64());
+  number_ = job::RunRandom(random_());
   until_ = renew_at_ = base::MonotonicTime::min();
 }
 
@@ -49,7 +51,7 @@ v1::ClaimStartRequest StartClaim::Request(const std::string& uid) const {
 
 absl::StatusOr<v1::ClaimStartResponse> StartClaim::Take(const std::string& uid) {
   const base::MonotonicTime asked = clock_.Now();
-  absl::StatusOr<v1::ClaimStartResponse> answer = records_.Claim(Request(uid));
+  absl::StatusOr<v1::ClaimStartResponse> answer = ask_(Request(uid));
   if (!answer.ok()) return answer;  // It may hold yet.
   if (answer->granted()) {
     Note(answer->record(), asked);
@@ -63,7 +65,7 @@ void StartClaim::Release(const std::string& uid) {
   if (!holds()) return;
   v1::ClaimStartRequest request = Request(uid);
   request.set_release(true);
-  (void)records_.Claim(request);  // If the call is lost, the lease ends by itself.
+  (void)ask_(request);  // If the call is lost, the lease ends by itself.
   Lose();
 }
 

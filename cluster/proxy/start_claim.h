@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
-#include "cluster/node/job_records.h"
+#include "cluster/base/ids.h"
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -15,13 +17,17 @@ namespace onepiece::proxy {
 /// call that took or renewed the lease, so the claimant stops before a database gives the job to
 /// another. Two calls of one proxy have two claims.
 ///
-/// Ownership: borrows the records and the clock.
+/// Ownership: borrows the clock.
 ///
 /// Threading: thread-confined.
 class StartClaim {
  public:
-  /// `self` is this proxy.
-  StartClaim(node::JobRecords& records, const v1::Endpoint& self, base::Clock& clock);
+  /// Asks a database (JobRecords::Claim).
+  using Ask = std::function<absl::StatusOr<v1::ClaimStartResponse>(const v1::ClaimStartRequest&)>;
+
+  /// `self` is this proxy. `random` makes the random halves of the claims' numbers.
+  StartClaim(Ask ask, const v1::Endpoint& self, base::Clock& clock,
+             std::function<std::uint64_t()> random = base::RandomU64);
 
   /// Returns the lease for the record of a new job: whoever makes a job also starts it.
   [[nodiscard]] v1::StartLease ForNewJob() const;
@@ -40,7 +46,7 @@ class StartClaim {
   /// Asks a database for the lease: renews it, or makes a new claim when it is lost or was never
   /// taken. The answer's record says whether the job still wants to be started.
   ///
-  /// Blocking: as JobRecords::Claim.
+  /// Blocking: as `ask`.
   absl::StatusOr<v1::ClaimStartResponse> Take(const std::string& uid);
   /// Ends the claim, so that the next attempt need not wait. Does nothing when it does not hold.
   void Release(const std::string& uid);
@@ -49,9 +55,10 @@ class StartClaim {
   [[nodiscard]] v1::ClaimStartRequest Request(const std::string& uid) const;
   void Lose();
 
-  node::JobRecords& records_;
+  const Ask ask_;
   const v1::Endpoint self_;
   base::Clock& clock_;
+  const std::function<std::uint64_t()> random_;
   std::uint64_t number_ = 0;  // Its lower half alone before the lease is taken.
   base::MonotonicTime until_ = base::MonotonicTime::min();
   base::MonotonicTime renew_at_ = base::MonotonicTime::min();

@@ -391,7 +391,8 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
   const v1::SubmitJobRequest& request = order.request;
   telemetry::ScopedSpan span(spans_, order.uid, "admit");
   ONEPIECE_RETURN_IF_ERROR(Prepare(order));
-  StartClaim claim(records_, view_.self(), clock_);
+  StartClaim claim([this](const v1::ClaimStartRequest& wanted) { return records_.Claim(wanted); },
+                   view_.self(), clock_);
   *order.wanted.mutable_lease() = claim.ForNewJob();
   const base::MonotonicTime asked = clock_.Now();
   ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(order.wanted));

@@ -42,7 +42,7 @@ runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& conf
 
 node::KeptWorkOptions KeptOptions(const v1::InstanceConfig& config, telemetry::Metrics& metrics) {
   node::KeptWorkOptions options;
-  options.metrics = &metrics;
+  options.count = node::CountIn(metrics);
   if (config.kept_bytes() > 0) options.max_bytes = static_cast<std::size_t>(config.kept_bytes());
   return options;
 }
@@ -111,6 +111,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
       publisher_(config_.node().workflow_set(), *view_, drain_, leaving_,
                  [this](node::NodeStatus status) { agent_->SetState(std::move(status)); }),
       kept_(*view_, KeptWays(), KeptOptions(config_, metrics), clock),
+      show_kept_(node::ShowKept(kept_, metrics)),
       work_service_(kept_),
       settler_(*view_, node::TellByGrpc(), clock),
       delivery_(node_id(),
@@ -186,6 +187,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
       [this](const v1::Assignment& assignment) { assignments_.Assign(assignment); });
   agent_->Start();
   kept_.Start();
+  settler_.Start();
   intake_.Start();
   upkeep_.Start();
 }

@@ -14,9 +14,11 @@
 #include "cluster/node/inbox.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/kept_work.h"
+#include "cluster/node/kept_work_metrics.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/node/outbox.h"
 #include "cluster/node/settler.h"
+#include "cluster/node/work_service.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/values/remote_values.h"
@@ -104,6 +106,7 @@ class Instance {
   FormerSetFilter former_set_;
   StatePublisher publisher_;
   node::KeptWork kept_;
+  const node::ScrapeHook show_kept_;
   node::WorkService work_service_;
   node::Settler settler_;
   WorkDelivery delivery_;

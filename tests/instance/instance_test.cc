@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
-#include "cluster/node/settler.h"
+#include "cluster/node/work_service.h"
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"

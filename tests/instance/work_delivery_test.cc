@@ -48,6 +48,7 @@ class FakeOutbox final : public node::Outbox {
 /// "left" and "right", which meet at "join".
 struct DeliveryFixture {
   DeliveryFixture() {
+    settler->Start();
     v1::RoutingTable table;
     table.set_epoch(3);
     const auto add = [&](const std::string& app, const std::string& stage,

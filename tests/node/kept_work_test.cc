@@ -242,13 +242,45 @@ class KeptWorkTest : public QObject {
       KeptFixture f;
       f.Send("d1");
       if (why == 0) job::SetEnd(v1::Job::CANCELLED, f.clock.WallNow(), f.record);
-      if (why == 1) f.record_error = absl::NotFoundError("");
+      if (why == 1) {
+        f.record_error = base::MakeError(absl::StatusCode::kNotFound, "JOB_UNKNOWN", "deleted",
+                                         {{"deleted", "true"}});
+      }
       if (why == 2) f.record.set_run(2);
       f.Kill("d1");
       f.kept.Look();
       QVERIFY(f.sent.empty());
       QCOMPARE(f.kept.items(), std::size_t{0});
     }
+  }
+
+  // The only database that has the record restarts.
+  void Dead_AndUnknown_WaitsForTheRecord() {
+    KeptFixture f;
+    f.Send("d1");
+    f.record_error = absl::NotFoundError("");
+    f.Kill("d1");
+    f.kept.Look();
+    f.clock.Advance(base::Scaled(seconds(50)));
+    f.kept.Look();
+    QVERIFY(f.sent.empty());
+    QCOMPARE(f.kept.items(), std::size_t{1});
+    f.record_error = absl::OkStatus();
+    f.clock.Advance(base::Scaled(seconds(30)));
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{1});
+  }
+
+  void UnknownForAMinute_Dropped() {
+    KeptFixture f;
+    f.Send("d1");
+    f.record_error = absl::NotFoundError("");
+    f.clock.Advance(base::Scaled(seconds(6)));
+    f.kept.Look();
+    QCOMPARE(f.kept.items(), std::size_t{1});
+    f.clock.Advance(base::Scaled(seconds(61)));
+    f.kept.Look();
+    QCOMPARE(f.kept.items(), std::size_t{0});
   }
 
   // It was moved, and the word about that was lost with the one who moved it.
@@ -459,6 +491,7 @@ class KeptWorkTest : public QObject {
           return absl::OkStatus();
         },
         f.clock);
+    settler.Start();
     settler.Completed(f.message.header);
     {
       base::MutexLock lock(mutex);
@@ -483,6 +516,7 @@ class KeptWorkTest : public QObject {
           return absl::UnavailableError("");
         },
         f.clock);
+    settler.Start();
     settler.Completed(f.message.header);
     settler.Close();
     QCOMPARE(settler.pending(), std::size_t{0});

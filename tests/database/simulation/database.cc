@@ -14,45 +14,60 @@ using database::Change;
 constexpr int kCopies = 2;
 constexpr Duration kUpkeep = 250ms;
 constexpr Duration kJournalDelay = 50ms;
+constexpr Duration kTombstones = 5s;
 
 base::Uid UidOf(const v1::JobRecord& record) { return *base::Uid::Parse(record.job().uid()); }
 
+database::JobStoreOptions StoreOptions() {
+  database::JobStoreOptions options;
+  options.tombstone_ttl = kTombstones;
+  return options;
+}
+
 }  // namespace
 
-Database::Database(std::string node_id, World& world, const Databases& all, Ledger& ledger)
-    : id_(std::move(node_id)), world_(world), all_(all), ledger_(ledger) {}
-
 void Database::Start() {
-  world_.Start(id_);
+  BeginLife();
+  taken_.clear();
   settlements_ = std::make_unique<database::Settlements>(2s, 20s);
   peers_.clear();
   store_ = std::make_unique<database::JobStore>(
-      database::JobStoreOptions(), world_.clock(),
+      StoreOptions(), world().clock(),
       database::JobStoreHooks{
           .changed = [this](const base::Uid& uid, Change change) { Changed(uid, change); },
           .made = [this](const v1::JobRecord& record) { Note(record); },
           .settle = [this](const base::Uid& uid) { return Settle(uid); },
           .ended = [this](const v1::JobRecord& record) { Ended(record); }});
   for (const auto& [uid, record] : journal_) (void)store_->Restore(record);
-  world_.Later(id_, kUpkeep, [this] { Upkeep(); });
-  world_.Later(id_, 1s, [this] { Compare(); });
+  world().Later(id_, kUpkeep, [this] { Upkeep(); });
+  world().Later(id_, 1s, [this] { Compare(); });
+}
+
+std::optional<v1::Endpoint> Database::Find(const std::string& id) const {
+  return view_->routing()->FindDatabase(id);
+}
+
+std::vector<std::string> Database::Others() const {
+  std::vector<std::string> others;
+  for (const v1::Endpoint& database : view_->routing()->Databases()) {
+    if (database.node_id() != id_) others.push_back(database.node_id());
+  }
+  return others;
 }
 
 bool Database::Answers(const std::string& id) const {
   const auto peer = peers_.find(id);
-  return world_.Routed(id) && (peer == peers_.end() || !peer->second.silent);
+  return Find(id).has_value() && (peer == peers_.end() || !peer->second.silent);
 }
 
 bool Database::TakesResults(const std::string& id) const {
   const auto peer = peers_.find(id);
-  return Answers(id) && (peer == peers_.end() || world_.Now() >= peer->second.distrusted_until);
+  return Answers(id) && (peer == peers_.end() || world().Now() >= peer->second.distrusted_until);
 }
 
 std::vector<std::string> Database::OtherKeepers(const base::Uid& uid) const {
-  std::vector<std::string> routed;
-  for (const auto& [id, database] : all_) {
-    if (id == id_ || world_.Routed(id)) routed.push_back(id);
-  }
+  std::vector<std::string> routed = Others();
+  routed.push_back(id_);
   std::vector<std::string> others;
   for (const std::string* id : database::KeepersOf(uid, routed, kCopies)) {
     if (*id != id_) others.push_back(*id);
@@ -65,7 +80,7 @@ void Database::Changed(const base::Uid& uid, Change change) {
   for (const std::string& id : OtherKeepers(uid)) {
     Peer& peer = peers_[id];
     (change == Change::kRecord ? peer.records : peer.results).Add(uid, false);
-    world_.Later(id_, Duration::zero(), [this, id] { Pump(id); });
+    world().Later(id_, Duration::zero(), [this, id] { Pump(id); });
   }
 }
 
@@ -74,12 +89,12 @@ bool Database::Settle(const base::Uid& uid) {
   for (const std::string& id : OtherKeepers(uid)) {
     if (Answers(id)) keepers.insert(id);
   }
-  for (const std::string& id : keepers) world_.Tell(id_ + " asks " + id + " " + uid.ToString());
+  for (const std::string& id : keepers) world().Tell(id_ + " asks " + id + " " + uid.ToString());
   if (keepers.empty()) return false;
-  settlements_->Begin(uid, keepers, world_.Now());
+  settlements_->Begin(uid, keepers, world().Now());
   for (const std::string& id : keepers) {
     peers_[id].records.Add(uid, true);
-    world_.Later(id_, Duration::zero(), [this, id] { Pump(id); });
+    world().Later(id_, Duration::zero(), [this, id] { Pump(id); });
   }
   return true;
 }
@@ -89,57 +104,53 @@ void Database::Hold(const base::Uid& uid) {
   for (const std::string& id : OtherKeepers(uid)) {
     if (TakesResults(id)) keepers.insert(id);
     peers_[id].results.Add(uid, true);
-    world_.Later(id_, Duration::zero(), [this, id] { Pump(id); });
+    world().Later(id_, Duration::zero(), [this, id] { Pump(id); });
   }
-  settlements_->Begin(uid, keepers, world_.Now());
+  settlements_->Begin(uid, keepers, world().Now());
 }
 
 // From here on a client may have been told.
 void Database::Ended(const v1::JobRecord& record) {
   Note(record);
-  world_.Tell(id_ + " tells " + v1::Job::State_Name(record.job().state()) + " " +
-              record.job().error().reason() + " " + record.job().uid());
-  const v1::Job::State state = record.job().state();
-  if (state == v1::Job::EXPIRED || job::IsTombstone(record)) return;
-  const auto [known, is_new] = ledger_.told.try_emplace(UidOf(record), record.job());
-  if (!is_new && known->second.state() != state && !ledger_.split) {
-    world_.Violation("job " + record.job().uid() +
-                     " ended twice: " + v1::Job::State_Name(known->second.state()) + ", then " +
-                     v1::Job::State_Name(state) + " at " + id_);
-  }
-  if (is_new && state == v1::Job::SUCCEEDED) CheckCopies(UidOf(record));
+  world().Tell(id_ + " tells " + v1::Job::State_Name(record.job().state()) + " " +
+               record.job().error().reason() + " " + record.job().uid());
+  const bool is_new = !cluster_.ledger.told().contains(UidOf(record));
+  cluster_.ledger.Ended(record, id_);
+  if (is_new && record.job().state() == v1::Job::SUCCEEDED) CheckCopies(UidOf(record));
 }
 
 // While all is well, a success is told when every keeper has the result.
 void Database::CheckCopies(const base::Uid& uid) {
-  if (world_.Now() < ledger_.troubled_until || ledger_.split) return;
+  if (world().Now() < cluster_.ledger.troubled_until || cluster_.ledger.split) return;
   for (const std::string& id : OtherKeepers(uid)) {
-    const World::Process& keeper = world_.At(id);
-    const bool well = keeper.alive && !keeper.paused && world_.Now() - keeper.healthy_since > 6s;
-    if (well && all_.at(id)->store().FindResult(uid) == nullptr)
-      world_.Violation("job " + uid.ToString() + " SUCCEEDED at " + id_ + " without a copy at " +
-                       id);
+    const World::Process& keeper = world().At(id);
+    const bool well = keeper.alive && !keeper.paused && world().Now() - keeper.healthy_since > 6s;
+    if (well && cluster_.databases.at(id)->store().FindResult(uid) == nullptr)
+      world().Violation("job " + uid.ToString() + " SUCCEEDED at " + id_ + " without a copy at " +
+                        id);
   }
 }
 
 void Database::Note(const v1::JobRecord& record) {
-  world_.Later(id_, kJournalDelay, [this, record] { journal_[UidOf(record)] = record; });
+  world().Later(id_, kJournalDelay, [this, record] { journal_[UidOf(record)] = record; });
 }
 
 void Database::Pump(const std::string& id) {
-  if (!world_.Routed(id)) return;
+  if (!Find(id).has_value()) return;
   Peer& peer = peers_[id];
   PumpRecords(id, peer);
   PumpResults(id, peer);
 }
 
 void Database::PumpRecords(const std::string& id, Peer& peer) {
-  if (peer.sending_records || peer.records.size() == 0 || world_.Now() < peer.retry_at) return;
+  if (peer.sending_records || peer.records.size() == 0 || world().Now() < peer.retry_at) return;
   const std::vector<base::Uid> uids = peer.records.Take(256);
   peer.sending_records = true;
-  world_.Call<std::vector<v1::JobRecord>>(
-      id_, id,
-      [this, id, records = store_->Records(uids)] { return all_.at(id)->Receive(id_, records); },
+  world().Call<std::vector<v1::JobRecord>>(
+      id_, World::PlaceOf(Find(id)->address()),
+      [this, id, records = store_->Records(uids)] {
+        return cluster_.databases.at(id)->Receive(id_, records);
+      },
       [this, id, uids](const World::Reply<std::vector<v1::JobRecord>>& reply) {
         Peer& asked = peers_[id];
         asked.sending_records = false;
@@ -150,12 +161,13 @@ void Database::PumpRecords(const std::string& id, Peer& peer) {
           (void)Receive(id, *reply.answer);
           return Pump(id);
         }
+        cluster_.ledger.troubled_until = world().Now() + 12s;
         for (const base::Uid& uid : uids) {
           asked.records.Add(uid, false);
           if (reply.refused) Failed(id, uid);
         }
-        asked.retry_at = world_.Now() + 200ms;
-        world_.Later(id_, 200ms, [this, id] { Pump(id); });
+        asked.retry_at = world().Now() + 200ms;
+        world().Later(id_, 200ms, [this, id] { Pump(id); });
       });
 }
 
@@ -165,19 +177,21 @@ void Database::PumpResults(const std::string& id, Peer& peer) {
   if (peer.results.size() == 0 || !peer.sending.empty()) return;
   const base::Uid uid = peer.results.Take(1).front();
   const auto artifacts = store_->FindResult(uid);
-  if (artifacts == nullptr) return Failed(id, uid);
+  const std::vector<v1::JobRecord> records = store_->Records(std::vector{uid});
+  if (artifacts == nullptr || records.empty()) return Failed(id, uid);
   peer.sending.insert(uid);
   database::ResultBundle bundle;
   bundle.uid = uid;
-  bundle.deadline = world_.Now() + 60s;
+  bundle.run = records.front().run();
+  bundle.deadline = world().Now() + 60s;
   bundle.artifacts = *artifacts;
   for (const auto& artifact : *artifacts) bundle.total_bytes += artifact.info.size_bytes();
   // A large one takes a while.
   const Duration took =
-      world_.Chance(0.2) ? world_.Between(10ms, 1500ms) : world_.Between(0ms, 5ms);
-  world_.Later(id_, took, [this, id, uid, bundle] {
+      world().Chance(0.2) ? world().Between(10ms, 1500ms) : world().Between(0ms, 5ms);
+  world().Later(id_, took, [this, id, uid, bundle] {
     peers_[id].sending.erase(uid);
-    world_.Write(id_, id, [this, id, bundle] { all_.at(id)->TakeReplica(bundle); });
+    world().Write(id_, id, [this, id, bundle] { cluster_.databases.at(id)->TakeReplica(bundle); });
     Pump(id);
   });
 }
@@ -185,9 +199,9 @@ void Database::PumpResults(const std::string& id, Peer& peer) {
 std::vector<v1::JobRecord> Database::Receive(const std::string& from,
                                              const std::vector<v1::JobRecord>& records) {
   for (const v1::JobRecord& record : records) {
-    world_.Tell(id_ + " receives from " + from + " " + v1::Job::State_Name(job::EndOf(record)) +
-                (record.has_proposed() ? "?" : "") + (record.has_bytes() ? " with bytes " : " ") +
-                record.job().uid());
+    world().Tell(id_ + " receives from " + from + " " + v1::Job::State_Name(job::EndOf(record)) +
+                 (record.has_proposed() ? "?" : "") + (record.has_bytes() ? " with bytes " : " ") +
+                 record.job().uid());
   }
   store_->Merge(records);
   std::vector<v1::JobRecord> answers;
@@ -208,33 +222,34 @@ std::vector<v1::JobRecord> Database::Receive(const std::string& from,
 }
 
 void Database::Failed(const std::string& id, const base::Uid& uid) {
-  world_.Tell(id_ + " cannot reach " + id + " " + uid.ToString());
-  ledger_.troubled_until = world_.Now() + 12s;
+  world().Tell(id_ + " cannot reach " + id + " " + uid.ToString());
+  cluster_.ledger.troubled_until = world().Now() + 12s;
   if (settlements_->Resolve(id, uid)) (void)store_->Confirm(uid);
 }
 
 void Database::Upkeep() {
-  store_->Sweep([this](const v1::WorkHolder& holder) {
-    return !world_.IsOver(holder.node_id(), holder.incarnation());
-  });
+  const Table table = view_->routing();
+  const database::JobStore::IsAlive is_alive = [&](const v1::WorkHolder& holder) {
+    return !table->IsOver(holder.node_id(), holder.incarnation(), holder.routing_epoch(),
+                          table->table().workflow_set());
+  };
+  store_->Sweep(table->epoch() > 0 ? is_alive : database::JobStore::IsAlive());
   const auto overdue =
-      settlements_->TakeOverdue(world_.Now(), [this](const std::string& id, const base::Uid& uid) {
+      settlements_->TakeOverdue(world().Now(), [this](const std::string& id, const base::Uid& uid) {
         const Peer& peer = peers_[id];
         return peer.sending.contains(uid) || (TakesResults(id) && peer.results.contains(uid));
       });
   for (const auto& [uid, silent] : overdue) {
-    world_.Tell(id_ + " waits no longer " + uid.ToString());
-    ledger_.troubled_until = world_.Now() + 12s;
+    world().Tell(id_ + " waits no longer " + uid.ToString());
+    cluster_.ledger.troubled_until = world().Now() + 12s;
     if (AskNewKeepers(uid) || !store_->Confirm(uid)) continue;
     for (const std::string& id : silent) {
-      peers_[id].distrusted_until = world_.Now() + 3s;
+      peers_[id].distrusted_until = world().Now() + 3s;
       peers_[id].results.Add(uid, false);
     }
   }
-  for (const auto& [id, database] : all_) {
-    if (id != id_) Pump(id);
-  }
-  world_.Later(id_, kUpkeep, [this] { Upkeep(); });
+  for (const std::string& id : Others()) Pump(id);
+  world().Later(id_, kUpkeep, [this] { Upkeep(); });
 }
 
 bool Database::AskNewKeepers(const base::Uid& uid) {
@@ -248,14 +263,13 @@ bool Database::AskNewKeepers(const base::Uid& uid) {
     peers_[id].results.Add(uid, true);
   }
   if (answering.empty()) return false;
-  settlements_->Begin(uid, answering, world_.Now());
+  settlements_->Begin(uid, answering, world().Now());
   return true;
 }
 
 // Stands for the comparison of digests: sooner or later each keeper is sent what it lacks.
 void Database::Compare() {
-  for (const auto& [id, database] : all_) {
-    if (id == id_ || !world_.Routed(id)) continue;
+  for (const std::string& id : Others()) {
     v1::ListJobsRequest request;
     request.set_page_size(1000);
     const auto page = store_->List(request);
@@ -269,11 +283,18 @@ void Database::Compare() {
     }
     Pump(id);
   }
-  world_.Later(id_, 4s, [this] { Compare(); });
+  // While all is well there is little to find.
+  world().Later(id_, world().Passed() < 80s ? 4s : 15s, [this] { Compare(); });
+}
+
+void Database::Deposit(const message::Message& message, std::uint64_t number) {
+  if (!taken_.insert(number).second) return;
+  world().Later(id_, Duration::zero(),
+                [this, message] { TakeResult(*database::MakeResultBundle(message)); });
 }
 
 void Database::TakeResult(const database::ResultBundle& bundle) {
-  world_.Tell(id_ + " has the result " + bundle.uid.ToString());
+  world().Tell(id_ + " has the result " + bundle.uid.ToString());
   bool can_copy = false;
   for (const std::string& id : OtherKeepers(bundle.uid)) can_copy = can_copy || TakesResults(id);
   const auto outcome = store_->StoreResult(bundle, message::Kind::kResult, {.hold = can_copy});
@@ -281,7 +302,7 @@ void Database::TakeResult(const database::ResultBundle& bundle) {
 }
 
 void Database::TakeReplica(const database::ResultBundle& bundle) {
-  world_.Tell(id_ + " has a copy " + bundle.uid.ToString());
+  world().Tell(id_ + " has a copy " + bundle.uid.ToString());
   (void)store_->StoreResult(bundle, message::Kind::kReplica);
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,31 +12,19 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/send_queue.h"
 #include "cluster/database/settlements.h"
-#include "tests/database/simulation/world.h"
+#include "tests/database/simulation/node.h"
 
 namespace onepiece::simulation {
 
-class Database;
-using Databases = std::map<std::string, std::unique_ptr<Database>>;
-
-/// What the databases of a history tell, written down outside of them.
-struct Ledger {
-  std::map<base::Uid, v1::Job> told;  ///< Ended jobs, as somebody was first told of them.
-  /// Two databases were apart, so each may have told an end of its own.
-  bool split = false;
-  /// A keeper did not answer in time, so a success may be told with one copy until then.
-  base::MonotonicTime troubled_until{};
-};
-
-class Database {
+class Database final : public Node {
  public:
-  Database(std::string node_id, World& world, const Databases& all, Ledger& ledger);
+  Database(std::string node_id, Cluster& cluster) : Node(std::move(node_id), "", cluster) {}
 
   /// A new life: an empty memory, and the records that the journal of the last one holds.
   void Start();
+  /// A result comes into the ring, whether the process runs or not. `number` tells copies apart.
+  void Deposit(const message::Message& message, std::uint64_t number);
   [[nodiscard]] database::JobStore& store() { return *store_; }
-  /// A result comes by its instance.
-  void TakeResult(const database::ResultBundle& bundle);
 
  private:
   struct Peer {
@@ -48,6 +37,8 @@ class Database {
     int slow = 0;  ///< Calls in a row that had no answer in time.
   };
 
+  [[nodiscard]] std::optional<v1::Endpoint> Find(const std::string& id) const;
+  std::vector<std::string> Others() const;
   [[nodiscard]] bool Answers(const std::string& id) const;
   [[nodiscard]] bool TakesResults(const std::string& id) const;
   std::vector<std::string> OtherKeepers(const base::Uid& uid) const;
@@ -66,13 +57,11 @@ class Database {
   bool AskNewKeepers(const base::Uid& uid);
   void Upkeep();
   void Compare();
+  void TakeResult(const database::ResultBundle& bundle);
   void TakeReplica(const database::ResultBundle& bundle);
 
-  const std::string id_;
-  World& world_;
-  const Databases& all_;
-  Ledger& ledger_;
   std::map<base::Uid, v1::JobRecord> journal_;  ///< Outlives the process.
+  std::set<std::uint64_t> taken_;  ///< Numbers of the messages that came into the ring.
   std::unique_ptr<database::JobStore> store_;
   std::unique_ptr<database::Settlements> settlements_;
   std::map<std::string, Peer> peers_;

@@ -2,15 +2,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <optional>
 
 namespace onepiece::simulation {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr Duration kSuspicion = 3s;
 
 std::pair<std::string, std::string> Link(const std::string& a, const std::string& b) {
   return std::minmax(a, b);
@@ -42,7 +38,6 @@ void World::Start(const std::string& node) {
   Tell("start " + node);
   Process& process = processes_[node];
   ++process.life;
-  ++process.incarnation;
   process.alive = true;
   process.paused = false;
   process.healthy_since = Now();
@@ -53,20 +48,18 @@ void World::Kill(const std::string& node) {
   Process& process = processes_.at(node);
   process.alive = false;
   process.waiting.clear();
-  process.down_since = Now();
+  EndFibers(node);
 }
 
 void World::Pause(const std::string& node) {
   Tell("pause " + node);
   processes_.at(node).paused = true;
-  processes_.at(node).down_since = Now();
 }
 
 void World::Continue(const std::string& node) {
   Process& process = processes_.at(node);
   if (!process.alive || !process.paused) return;
   Tell("continue " + node);
-  if (!Routed(node)) ++process.incarnation;
   process.paused = false;
   process.healthy_since = Now();
   for (auto& what : std::exchange(process.waiting, {})) what();
@@ -78,20 +71,27 @@ void World::Cut(const std::string& a, const std::string& b) {
 }
 
 void World::Join(const std::string& a, const std::string& b) {
+  Tell("join " + a + " " + b);
   cut_.erase(Link(a, b));
   for (const std::string& node : {a, b}) processes_.at(node).healthy_since = Now();
 }
 
-bool World::Routed(const std::string& node) const {
-  const Process& process = processes_.at(node);
-  const bool silent = !process.alive || process.paused;
-  return !silent || Now() - process.down_since < kSuspicion;
+bool World::IsCut(const std::string& a, const std::string& b) const {
+  return cut_.contains(Link(a, b));
 }
 
-bool World::IsOver(const std::string& node, std::uint64_t incarnation) const {
-  const auto found = processes_.find(node);
-  if (found == processes_.end()) return false;
-  return found->second.incarnation > incarnation || !Routed(node);
+std::string World::AddressOf(const std::string& node) const {
+  return node + "#" + std::to_string(processes_.at(node).life);
+}
+
+World::Place World::PlaceOf(const std::string& address) {
+  const std::size_t at = address.find('#');
+  return {address.substr(0, at), std::strtoull(address.c_str() + at + 1, nullptr, 10)};
+}
+
+bool World::Listens(const Place& place) const {
+  const auto found = processes_.find(place.node);
+  return found != processes_.end() && found->second.alive && found->second.life == place.life;
 }
 
 void World::RunAt(const std::string& node, std::uint64_t life, std::function<void()> what) {
@@ -104,6 +104,38 @@ void World::RunAt(const std::string& node, std::uint64_t life, std::function<voi
   what();
 }
 
+void World::Spawn(const std::string& node, std::function<void()> body) {
+  const std::uint64_t number = ++last_thread_;
+  threads_[number] = {node, std::make_unique<Fiber>(std::move(body))};
+  Later(node, Duration::zero(), [this, number] { Run(number); });
+}
+
+void World::Run(std::uint64_t thread) {
+  const auto found = threads_.find(thread);
+  if (found == threads_.end()) return;
+  running_ = thread;
+  found->second.fiber->Resume();
+  running_ = 0;
+  if (found->second.fiber->done()) threads_.erase(found);
+}
+
+void World::EndFibers(const std::string& node) {
+  for (auto at = threads_.begin(); at != threads_.end();) {
+    if (!node.empty() && at->second.node != node) {
+      ++at;
+      continue;
+    }
+    at->second.fiber->Unwind();
+    at = threads_.erase(at);
+  }
+}
+
+void World::Sleep(Duration duration) {
+  const std::string node = threads_.at(running_).node;
+  Later(node, duration, [this, me = running_] { Run(me); });
+  Fiber::Suspend();
+}
+
 void World::Send(const std::string& from, const std::string& to, std::function<void()> what) {
   // TCP sends again what was lost.
   if (!Chance(loss)) return Write(from, to, std::move(what));
@@ -112,12 +144,11 @@ void World::Send(const std::string& from, const std::string& to, std::function<v
 }
 
 void World::Write(const std::string& from, const std::string& to, std::function<void()> what) {
-  if (cut_.contains(Link(from, to))) return;
+  if (IsCut(from, to)) return;
   const std::uint64_t life = processes_.at(to).life;
-  After(Between(50us, Chance(0.02) ? Duration(800ms) : Duration(2ms)),
-        [this, from, to, life, what = std::move(what)]() mutable {
-          if (!cut_.contains(Link(from, to))) RunAt(to, life, std::move(what));
-        });
+  After(Way(), [this, from, to, life, what = std::move(what)]() mutable {
+    if (!IsCut(from, to)) RunAt(to, life, std::move(what));
+  });
 }
 
 void World::Later(const std::string& node, Duration delay, std::function<void()> what) {
@@ -127,15 +158,42 @@ void World::Later(const std::string& node, Duration delay, std::function<void()>
   });
 }
 
-void World::Tell(const std::string& what) {
-  static const bool wanted = std::getenv("ONEPIECE_SEED") != nullptr;
-  if (!wanted) return;
-  std::printf("%11.6f s  %s\n", std::chrono::duration<double>(Now() - start_).count(),
-              what.c_str());
+World::Put World::PutAt(const std::string& from, const Place& to,
+                        const std::function<void()>& deposit) {
+  if (!Listens(to) || IsCut(from, to.node)) {
+    Sleep(IsCut(from, to.node) ? Duration(100ms) : Duration(1ms));
+    return Put::kRefused;
+  }
+  Put outcome = Put::kUnknown;
+  const auto open = std::make_shared<bool>(true);
+  After(Way(), [this, from, to, deposit, open, &outcome] {
+    if (!Listens(to) || IsCut(from, to.node)) return;
+    deposit();
+    if (*open && !Chance(doubt)) outcome = Put::kDone;
+  });
+  // The sender looks after as long as a write takes; later nobody tells it any more.
+  const Duration limit = Way();
+  struct Closed {
+    const std::shared_ptr<bool> open;
+    ~Closed() { *open = false; }
+  } closed{open};
+  Sleep(limit + kUsual);
+  return outcome;
+}
+
+void World::Tell(const std::string& what) const {
+  if (!Tells()) return;
+  std::printf("%11.6f s  %s\n", std::chrono::duration<double>(Passed()).count(), what.c_str());
+}
+
+bool World::Tells() {
+  static const bool wanted =
+      std::getenv("ONEPIECE_SEED") != nullptr && std::getenv("ONEPIECE_SEEDS") == nullptr;
+  return wanted;
 }
 
 void World::Violation(const std::string& what) {
-  const auto seconds = std::chrono::duration<double>(Now() - start_).count();
+  const auto seconds = std::chrono::duration<double>(Passed()).count();
   violations_.push_back(std::to_string(seconds) + " s: " + what);
 }
 
