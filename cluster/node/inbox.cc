@@ -55,6 +55,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
 
   grpc::Service* service() override { return this; }
   absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
+  void SetAdmission(Admission admission) override { admission_ = std::move(admission); }
   void Shut() override {
     shut_ = true;
     consumer_->Shut();
@@ -77,6 +78,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   absl::Status Reserve(const v1::ReserveValueRequest& request, v1::ReserveValueResponse* response);
   absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
+  bool IsReference(const ring::Delivery& delivery) const;
   absl::StatusOr<message::Buffer> TakeOut(ring::Delivery delivery);
   void NoteMalformed(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(receive_mutex_);
 
@@ -86,6 +88,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   const std::shared_ptr<BlockPool> pool_;
   const std::unique_ptr<ring::Consumer> consumer_;
   const std::unique_ptr<ValueRoom> values_;  // nullptr: this inbox takes none.
+  Admission admission_;                      // Constant while the service is served.
   std::atomic<bool> shut_{false}, closed_{false};
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
@@ -108,6 +111,7 @@ absl::StatusOr<Received> RingInbox::Receive(base::MonotonicTime deadline) {
     Received received;
     received.arrival = clock_.Now();
     received.arrival_wall = clock_.WallNow();
+    received.by_value = IsReference(*delivery);
     const absl::StatusOr<message::Buffer> bytes = TakeOut(*std::move(delivery));
     absl::StatusOr<message::Message> message =
         bytes.ok() ? message::Decode(*bytes, message::Checksum::kVerified, clock_.Now())
@@ -130,9 +134,12 @@ BlockPool::Block RingInbox::TakeBlock(std::size_t bytes) {
   return pool_->Take(bytes);
 }
 
+bool RingInbox::IsReference(const ring::Delivery& delivery) const {
+  return values_ != nullptr && delivery.size_bytes() == message::kReferenceBytes;
+}
+
 absl::StatusOr<message::Buffer> RingInbox::TakeOut(ring::Delivery delivery) {
-  if (values_ != nullptr && delivery.size_bytes() == message::kReferenceBytes)
-    return values_->Receive(std::move(delivery));
+  if (IsReference(delivery)) return values_->Receive(std::move(delivery));
   const BlockPool::Block block = TakeBlock(delivery.size_bytes());
   ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(block.bytes));
   return message::Buffer(block.owner, block.bytes);
@@ -206,7 +213,11 @@ absl::Status RingInbox::Reserve(const v1::ReserveValueRequest& request,
     return base::MakeError(absl::StatusCode::kUnimplemented, "NO_VALUES",
                            "this node takes messages through its ring only");
   }
-  ONEPIECE_ASSIGN_OR_RETURN(*response, values_->Reserve(request));
+  std::shared_ptr<const void> admitted;
+  if (admission_) {
+    ONEPIECE_ASSIGN_OR_RETURN(admitted, admission_(request));
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(*response, values_->Reserve(request, std::move(admitted)));
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@ class Metrics;
 }  // namespace onepiece::telemetry
 
 namespace onepiece::v1 {
+class ReserveValueRequest;
 class RingConfig;
 }  // namespace onepiece::v1
 
@@ -58,6 +59,9 @@ struct Received {
   base::WallTime arrival_wall{};
   base::MonotonicTime ready{};  ///< When it had been copied out and decoded.
   std::uint64_t bytes = 0;
+  /// It was too large for the ring. Its artifacts lie where its sender wrote them, and count in
+  /// InboxOptions::value_bytes until they go.
+  bool by_value = false;
 };
 
 /// State of the ring, for load reports and decisions.
@@ -103,6 +107,14 @@ class Inbox {
   ///
   /// Errors: DEADLINE_EXCEEDED; CANCELLED after Close().
   virtual absl::StatusOr<Received> Receive(base::MonotonicTime deadline) = 0;
+  /// What an admitted message counts in, dropped when Receive has it, or when it will not come. May
+  /// be null.
+  using Admitted = absl::StatusOr<std::shared_ptr<const void>>;
+  using Admission = std::function<Admitted(const v1::ReserveValueRequest&)>;
+  /// `admission` says from now on whether a large message gets room. Its errors go to the sender:
+  /// RESOURCE_EXHAUSTED for not now, INVALID_ARGUMENT for never. It is called on the server's
+  /// threads. Call this before the service is served.
+  virtual void SetAdmission(Admission admission) = 0;
   /// Takes no more messages: senders are told to go elsewhere, and OpenRing refuses. Receive still
   /// gives out what was acknowledged to its sender. Idempotent.
   virtual void Shut() = 0;

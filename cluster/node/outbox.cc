@@ -442,7 +442,7 @@ Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& lin
                                      .consumer_incarnation = link->endpoint.incarnation(),
                                      .call_timeout = options_.open_timeout,
                                      .clock = clock_},
-                                    delivery.encoded);
+                                    delivery.message.header, delivery.encoded);
   if (transfer.ok()) {
     delivery.transfer = *std::move(transfer);
     delivery.carrier = link;
@@ -450,6 +450,7 @@ Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& lin
   }
   delivery.last_error =
       base::Annotate(transfer.status(), "memory for values of " + link->endpoint.node_id());
+  if (absl::IsInvalidArgument(transfer.status())) return Outcome::kTooLarge;
   if (!absl::IsResourceExhausted(transfer.status())) return Outcome::kUnreachable;
   ++busy_;
   return Outcome::kBusy;

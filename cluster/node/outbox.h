@@ -125,7 +125,7 @@ class Outbox {
   ///
   /// Errors:
   ///   - INVALID_ARGUMENT: the message cannot be encoded, or no candidate could ever take it
-  ///     (MESSAGE_TOO_LARGE; the text names the limit and its setting).
+  ///     (MESSAGE_TOO_LARGE, JOIN_TOO_LARGE; the text names the limit and its setting).
   ///   - UNAVAILABLE by the deadline, and nothing was sent: NO_INSTANCE (there is no candidate),
   ///     UNREACHABLE (no ring could be opened).
   ///   - RESOURCE_EXHAUSTED by the deadline, and nothing was sent: RING_FULL (every ring that could

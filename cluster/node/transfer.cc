@@ -25,6 +25,7 @@ base::Duration AllocationTime(std::uint64_t bytes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Transfer>> Transfer::Reserve(Route route,
+                                                            const message::Header& header,
                                                             const message::Encoded& encoded) {
   std::unique_ptr<Transfer> transfer(new Transfer(std::move(route), encoded));
   const Route& to = transfer->route_;
@@ -34,6 +35,10 @@ absl::StatusOr<std::unique_ptr<Transfer>> Transfer::Reserve(Route route,
   request.set_consumer_incarnation(to.consumer_incarnation);
   request.set_length(encoded.total_bytes);
   request.set_offer(dialer->offer().Serialize());
+  request.set_uid(header.uid.ToString());
+  request.set_app_id(header.app);
+  request.set_stage(header.stage);
+  request.set_from(header.from);
   // The lease counts from here: the consumer's begins later.
   const base::MonotonicTime asked = to.clock.Now();
   ONEPIECE_ASSIGN_OR_RETURN(const v1::ReserveValueResponse reserved,

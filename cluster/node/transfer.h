@@ -39,11 +39,13 @@ class Transfer {
     base::Clock& clock;
   };
 
-  /// Reserves room. The consumer may have to allocate it, which takes a second for 2 GiB.
+  /// Reserves room for the message with this header. The consumer may have to allocate it, which
+  /// takes a second for 2 GiB.
   ///
-  /// Errors: RESOURCE_EXHAUSTED (no room now), INVALID_ARGUMENT (MESSAGE_TOO_LARGE), and all others
-  /// when the consumer cannot be reached.
+  /// Errors: RESOURCE_EXHAUSTED (no room now), INVALID_ARGUMENT (MESSAGE_TOO_LARGE, JOIN_TOO_LARGE:
+  /// never), and all others when the consumer cannot be reached.
   static absl::StatusOr<std::unique_ptr<Transfer>> Reserve(Route route,
+                                                           const message::Header& header,
                                                            const message::Encoded& encoded);
   ~Transfer();  ///< Gives the reservation up, unless it is kept.
   Transfer(const Transfer&) = delete;

@@ -53,8 +53,8 @@ std::uint64_t ValueRoom::max_bytes() const {
   return std::min(slabs_->max_bytes(), message::kMaxMessageBytes);
 }
 
-absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(
-    const v1::ReserveValueRequest& request) {
+absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(const v1::ReserveValueRequest& request,
+                                                            std::shared_ptr<const void> admitted) {
   if (request.node_id().empty() || request.node_id().size() > kMaxSenderBytes)
     return Refused("BAD_NODE", "a node id has 1 to 128 bytes");
   ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
@@ -72,8 +72,9 @@ absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(
   response.set_offset(slab.place.offset);
   response.set_lease_ms(
       std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(kLease)).count());
-  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t id,
-                            reservations_.Add({request.node_id(), std::move(slab), {}}));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::uint64_t id,
+      reservations_.Add({request.node_id(), std::move(slab), std::move(admitted)}));
   response.set_reservation(id);
   return response;
 }

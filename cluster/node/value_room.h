@@ -50,10 +50,13 @@ class ValueRoom {
 
   /// The largest message that there can ever be room for.
   [[nodiscard]] std::uint64_t max_bytes() const;
+  /// Keeps `admitted` with the reservation.
+  ///
   /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER, BAD_SIZE, MESSAGE_TOO_LARGE),
   /// RESOURCE_EXHAUSTED (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL, SHARED_MEMORY_FULL), and those
   /// of Region::Accept.
-  absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request);
+  absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request,
+                                                   std::shared_ptr<const void> admitted);
   v1::RenewValueResponse Renew(const v1::RenewValueRequest& request);
 
   /// Takes a reference out of the ring and returns the message that it names, checked and where it

@@ -37,6 +37,10 @@ runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& conf
   options.hand_over = [&drain] { return drain.orders().hand_over; };
   if (config.max_queued_jobs() > 0)
     options.max_queued = static_cast<std::size_t>(config.max_queued_jobs());
+  // The largest message that may come can wait for another one.
+  options.joins.max_large_bytes = std::max<std::size_t>(
+      options.joins.max_large_bytes,
+      static_cast<std::size_t>(std::max<std::int64_t>(config.ring().value_bytes(), 0)));
   return options;
 }
 

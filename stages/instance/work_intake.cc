@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/job/job_record.h"
+#include "onepiece/v1/ring.pb.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::instance {
@@ -14,6 +15,24 @@ constexpr auto kPumpWait = std::chrono::milliseconds(500);
 constexpr auto kReservePause = std::chrono::milliseconds(20);
 
 }  // namespace
+
+WorkIntake::WorkIntake(Parts parts) : parts_(parts) {
+  parts_.inbox.SetAdmission(
+      [this](const v1::ReserveValueRequest& request) { return Admit(request); });
+}
+
+// Branches of a join are admitted by the scheduler, so that those that complete joins find room.
+node::Inbox::Admitted WorkIntake::Admit(const v1::ReserveValueRequest& request) {
+  const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
+  if (!uid.has_value()) return nullptr;
+  message::Header header;
+  header.uid = *uid;
+  header.stage = request.stage();
+  header.from = request.from();
+  const auto table = parts_.view.routing();
+  return parts_.scheduler.Admit(
+      header, table->GraphOf(request.app_id()).Predecessors(request.stage()), request.length());
+}
 
 void WorkIntake::Start() {
   pump_ = std::jthread([this](const std::stop_token& stop) { Pump(stop); });
@@ -68,7 +87,11 @@ void WorkIntake::TakeIn(node::Received received) {
     return;
   }
   if (parts_.former_set.FailIfLate(header)) return;
-  runtime::WorkItem item{std::move(received.message), received.arrival, received.arrival_wall, {}};
+  runtime::WorkItem item{.message = std::move(received.message),
+                         .arrival = received.arrival,
+                         .arrival_time = received.arrival_wall,
+                         .parts = {},
+                         .by_value = received.by_value};
   const message::Header kept = item.message.header;
   if (!parts_.tasks.IsAssigned(kept.stage, kept.app) || parts_.drain.orders().pass_on) {
     // The sender's routing table is out of date.

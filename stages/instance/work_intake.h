@@ -38,7 +38,9 @@ class WorkIntake {
     base::Clock& clock;
   };
 
-  explicit WorkIntake(Parts parts) : parts_(parts) {}
+  /// The inbox asks it for room for large messages from now on, so the inbox's service ends before
+  /// this does.
+  explicit WorkIntake(Parts parts);
 
   void Start();
   /// Ends the thread. Idempotent.
@@ -53,6 +55,7 @@ class WorkIntake {
  private:
   void Pump(const std::stop_token& stop);
   void TakeIn(node::Received received);
+  node::Inbox::Admitted Admit(const v1::ReserveValueRequest& request);
 
   const Parts parts_;
   // The pump's last wait for a message was in vain.

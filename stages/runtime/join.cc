@@ -61,7 +61,8 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   }
   const std::size_t part_bytes = BytesOf(part);
   if (join == joins_.end()) {
-    join = joins_.emplace(key, Join{.give_up = GiveUpTime(part), .run = header.run}).first;
+    Join begun{.give_up = GiveUpTime(part), .run = header.run, .number = next_number_++};
+    join = joins_.emplace(key, std::move(begun)).first;
   }
   // The newest list counts: the workflow may have changed since the first part came. Expire names
   // the missing stages by it.
@@ -72,9 +73,9 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
     ++duplicates_;
     return std::nullopt;
   }
-  if (!is_new) bytes_ -= BytesOf(known->second);
+  if (!is_new) SumOf(known->second) -= BytesOf(known->second);
   known->second = std::move(part);
-  bytes_ += part_bytes;
+  SumOf(known->second) += part_bytes;
   std::vector<Branch> branches;
   for (const std::string& stage : predecessors) {
     const auto found = parts.find(stage);
@@ -102,10 +103,52 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   return work;
 }
 
+absl::StatusOr<bool> JoinTable::MayCome(const message::Header& part,
+                                        std::span<const std::string> predecessors,
+                                        std::uint64_t bytes, std::uint64_t coming) const {
+  const auto join = joins_.find({part.uid, part.stage});
+  const bool begun = join != joins_.end();
+  std::uint64_t together = bytes;
+  if (begun) {
+    const auto& parts = join->second.parts;
+    if (std::ranges::all_of(predecessors, [&](const std::string& stage) {
+          return stage == part.from || parts.contains(stage);
+        })) {
+      return false;
+    }
+    for (const auto& [stage, held] : parts) {
+      if (held.by_value && stage != part.from) together += BytesOf(held);
+    }
+  }
+  if (together > limits_.max_large_bytes) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "JOIN_TOO_LARGE",
+                           "the inputs of stage " + Quoted(part.stage) +
+                               " that would wait for another one have " + std::to_string(together) +
+                               " bytes; the limit is " + std::to_string(limits_.max_large_bytes) +
+                               " (ring.value_bytes, but at least 2 GiB)");
+  }
+  const bool oldest = begun && std::ranges::all_of(joins_, [&](const auto& other) {
+                        return other.second.number >= join->second.number;
+                      });
+  const std::size_t limit = begun ? limits_.max_large_bytes : (limits_.max_large_bytes + 1) / 2;
+  if (oldest || large_bytes_ + coming < limit) return true;
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL",
+                         std::to_string(large_bytes_ + coming) + " bytes wait for other inputs");
+}
+
+void JoinTable::SwapArtifacts(message::Message& copy) {
+  const auto join = joins_.find({copy.header.uid, copy.header.stage});
+  if (join == joins_.end() || join->second.run != copy.header.run) return;
+  const auto part = join->second.parts.find(copy.header.from);
+  if (part == join->second.parts.end()) return;
+  message::Message& held = part->second.message;
+  if (held.header.attempt == copy.header.attempt) held.artifacts.swap(copy.artifacts);
+}
+
 std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
   std::vector<Lost> lost;
   for (auto join = joins_.begin(); join != joins_.end();) {
-    const auto& [predecessors, parts, give_up, run] = join->second;
+    const auto& [predecessors, parts, give_up, run, number] = join->second;
     if (now < give_up) {
       ++join;
       continue;
@@ -136,7 +179,7 @@ std::vector<WorkItem> JoinTable::Take(const std::function<bool(const message::He
       continue;
     }
     for (auto& [stage, part] : parts) {
-      bytes_ -= BytesOf(part);
+      SumOf(part) -= BytesOf(part);
       taken.push_back(std::move(part));
     }
     join = joins_.erase(join);
@@ -156,7 +199,7 @@ void JoinTable::RemovePart(const message::Header& edge, std::uint32_t attempt) {
     Erase(join);
     return;
   }
-  bytes_ -= BytesOf(part->second);
+  SumOf(part->second) -= BytesOf(part->second);
   parts.erase(part);
 }
 
@@ -172,7 +215,7 @@ std::size_t JoinTable::Remove(const base::Uid& uid) {
 }
 
 JoinTable::Joins::iterator JoinTable::Erase(Joins::iterator join) {
-  for (const auto& [stage, part] : join->second.parts) bytes_ -= BytesOf(part);
+  for (const auto& [stage, part] : join->second.parts) SumOf(part) -= BytesOf(part);
   return joins_.erase(join);
 }
 

@@ -32,10 +32,13 @@ absl::StatusOr<std::vector<message::Artifact>> Unite(std::span<const Branch> bra
 
 /// Bounds of a JoinTable. It takes every part, even beyond them, because a part of a join that is
 /// there already can complete it, which frees memory. Its owner keeps the bounds: it asks before it
-/// takes a message whose content it cannot know yet (RequestScheduler::WaitForRoom).
+/// takes a message whose content it cannot know yet (RequestScheduler::WaitForRoom), and before a
+/// large part gets room (RequestScheduler::Admit).
 struct JoinLimits {
   std::size_t max_joins = 4096;
-  std::size_t max_bytes = std::size_t{2} << 30;
+  std::size_t max_bytes = std::size_t{2} << 30;  ///< Of parts that came through the ring.
+  /// Of parts that came as values; also of those of one join that wait together.
+  std::size_t max_large_bytes = std::size_t{2} << 30;
 };
 
 /// Holds the parts of joins that are not complete. Pure: the time is passed in.
@@ -65,6 +68,17 @@ class JoinTable {
   /// dropped; both are counted in fenced().
   absl::StatusOr<std::optional<WorkItem>> Add(WorkItem part,
                                               std::span<const std::string> predecessors);
+  /// Whether a part of `bytes` may come as a value, while `coming` bytes of such parts are on their
+  /// way. Returns true when it will wait here for others, and false when it completes its join.
+  ///
+  /// Errors: RESOURCE_EXHAUSTED (JOINS_FULL: not now), INVALID_ARGUMENT (JOIN_TOO_LARGE: never, the
+  /// parts of its join that wait together would have more than max_large_bytes).
+  [[nodiscard]] absl::StatusOr<bool> MayCome(const message::Header& part,
+                                             std::span<const std::string> predecessors,
+                                             std::uint64_t bytes, std::uint64_t coming) const;
+  /// Exchanges the artifacts of this part (uid, run, stage, `from`, `attempt`), if it is held, with
+  /// a copy of them.
+  void SwapArtifacts(message::Message& copy);
   /// Gives up joins whose time is over. That is shortly before the job's deadline (a second, or a
   /// tenth of the time that it had when its first part came, if that is less), so that the job's
   /// record can still name the missing branch.
@@ -94,17 +108,22 @@ class JoinTable {
     std::map<std::string, WorkItem> parts;  // Keyed by the stage that made them.
     base::MonotonicTime give_up{};
     std::uint64_t run = 0;
+    std::uint64_t number = 0;  // Joins that begin later have larger ones.
   };
   using Joins = std::map<JoinKey, Join>;
 
   Joins::iterator Erase(Joins::iterator join);
+  /// The sum that the part counts in.
+  std::size_t& SumOf(const WorkItem& part) { return part.by_value ? large_bytes_ : bytes_; }
   [[nodiscard]] bool Holds(std::size_t joins, std::size_t bytes) const {
     return joins_.size() >= joins || bytes_ >= bytes;
   }
 
   const JoinLimits limits_;
   Joins joins_;
-  std::size_t bytes_ = 0;
+  std::size_t bytes_ = 0;        // Of the parts that came through the ring,
+  std::size_t large_bytes_ = 0;  // and of those that came as values.
+  std::uint64_t next_number_ = 0;
   std::uint64_t duplicates_ = 0;
   std::uint64_t fenced_ = 0;
 };

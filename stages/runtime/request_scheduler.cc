@@ -140,8 +140,43 @@ bool RequestScheduler::QueueHasRoom() const {
                                     strategy_->bytes() < options_.max_queued_bytes);
 }
 
+absl::StatusOr<RequestScheduler::Coming> RequestScheduler::Admit(
+    const message::Header& branch, std::span<const std::string> predecessors, std::uint64_t bytes) {
+  if (predecessors.size() < 2) return Coming();
+  const base::MutexLock lock(mutex_);
+  ONEPIECE_ASSIGN_OR_RETURN(const bool waits,
+                            joins_.MayCome(branch, predecessors, bytes, *coming_));
+  if (!waits) return Coming();
+  *coming_ += bytes;
+  return Coming(coming_.get(), [coming = coming_, bytes](const void*) { *coming -= bytes; });
+}
+
 absl::StatusOr<PushResult> RequestScheduler::Push(WorkItem item,
                                                   std::span<const std::string> predecessors) {
+  std::optional<message::Message> large;
+  if (item.by_value) large = item.message;  // Shares the bytes.
+  absl::StatusOr<PushResult> pushed = PushNew(std::move(item), predecessors);
+  if (large.has_value() && pushed.ok() && *pushed == PushResult::kHeld)
+    CopyToHeap(*std::move(large));
+  return pushed;
+}
+
+// Copies without the lock, because a copy of gigabytes takes a second. The memory for values is
+// given back without it too, when the caller's copy goes.
+void RequestScheduler::CopyToHeap(message::Message branch) {
+  for (message::Artifact& artifact : branch.artifacts) {
+    const std::size_t bytes = artifact.data.size();
+    if (bytes == 0) continue;
+    const std::shared_ptr<std::byte[]> memory = message::AllocateAligned(bytes);
+    std::ranges::copy(artifact.data.bytes(), memory.get());
+    artifact.data = message::Buffer(memory, {memory.get(), bytes});
+  }
+  const base::MutexLock lock(mutex_);
+  joins_.SwapArtifacts(branch);
+}
+
+absl::StatusOr<PushResult> RequestScheduler::PushNew(WorkItem item,
+                                                     std::span<const std::string> predecessors) {
   const auto& header = item.message.header;
   const base::MutexLock lock(mutex_);
   if (CancelledLocked(header.uid)) return PushResult::kCancelled;
@@ -269,11 +304,17 @@ std::optional<WorkItem> RequestScheduler::Take() {
 
 absl::StatusOr<bool> RequestScheduler::Return(WorkItem item,
                                               std::span<const std::string> predecessors) {
-  const base::MutexLock lock(mutex_);
-  if (closed_) return false;
-  if (CancelledLocked(item.message.header.uid)) return true;
-  if (!TakeRun(item.message.header)) return true;
-  ONEPIECE_RETURN_IF_ERROR(Enqueue(std::move(item), predecessors).status());
+  std::optional<message::Message> large;
+  if (item.by_value) large = item.message;  // Shares the bytes.
+  {
+    const base::MutexLock lock(mutex_);
+    if (closed_) return false;
+    if (CancelledLocked(item.message.header.uid)) return true;
+    if (!TakeRun(item.message.header)) return true;
+    ONEPIECE_ASSIGN_OR_RETURN(const PushResult result, Enqueue(std::move(item), predecessors));
+    if (result != PushResult::kHeld) return true;
+  }
+  if (large.has_value()) CopyToHeap(*std::move(large));
   return true;
 }
 

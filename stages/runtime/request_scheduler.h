@@ -15,9 +15,30 @@
 // one takes some of the reserve. Joins end with their jobs at the latest, so the reserve is used up
 // only if a job's deadline is longer than it lasts: 2048 joins at 50 messages a second last for 40
 // s without a single completion. Only then does the instance wait, until a join ends.
+//
+// A few large branches would use that reserve up at once. They come as values, so the instance
+// knows of them before they come: it is asked for room (Admit). They have bounds of their own, and
+// never keep the instance from taking messages. Every join can be completed, for these reasons:
+//
+//   - A large branch that waits takes no memory for values. Push copies it to the heap. So that
+//     memory has only what is written, lies in the ring, is queued or is computed, and all of that
+//     goes on without any other branch.
+//   - A branch that begins a join gets room while the large ones that wait or come have less than
+//     half of max_large_bytes. A branch of a join that has begun gets room while they have less
+//     than all of it. So those who begin joins stop asking for memory for values, and what they
+//     have of it is copied out.
+//   - A branch that completes its join, and any branch of the oldest join, always may come. So the
+//     oldest join can be completed, and then the next one is the oldest.
+//
+// An instance cannot see the order in which its senders compute. If they make branches of new joins
+// only, and wait with them, the deadlines of the older jobs end that.
+//
+// The heap has at most max_large_bytes, two branches more, and the branches of the oldest join.
+// These may have max_large_bytes too; a branch that would make them more is refused for good.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -150,8 +171,19 @@ class RequestScheduler {
   /// it is one branch of a join. It is held until all branches are here, and then the join is
   /// queued.
   ///
+  /// The artifacts of a branch that came as a value and is held are copied to the heap before Push
+  /// returns.
+  ///
   /// Errors: those of JoinTable::Add. The caller then fails the job.
   absl::StatusOr<PushResult> Push(WorkItem item, std::span<const std::string> predecessors = {});
+  /// A large branch that was admitted. Its owner drops it when the branch is pushed, or will not
+  /// come. It may outlive the scheduler. Null when the branch does not count.
+  using Coming = std::shared_ptr<const void>;
+  /// Whether a branch of `bytes` may come as a value, to a stage with these predecessors.
+  ///
+  /// Errors: those of JoinTable::MayCome.
+  absl::StatusOr<Coming> Admit(const message::Header& branch,
+                               std::span<const std::string> predecessors, std::uint64_t bytes);
   /// Waits for an item. Returns nullopt at the deadline or on stop. The caller calls Done once for
   /// each item.
   std::optional<WorkItem> Pop(const std::stop_token& stop, base::MonotonicTime deadline);
@@ -228,6 +260,8 @@ class RequestScheduler {
   bool Raise(const message::Header& edge, std::uint32_t attempt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsOld(const WorkItem& item) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<PushResult> PushNew(WorkItem item, std::span<const std::string> predecessors);
+  void CopyToHeap(message::Message branch);
   // Puts the item into the queue, or to the other branches of its job.
   absl::StatusOr<PushResult> Enqueue(WorkItem item, std::span<const std::string> predecessors)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -238,6 +272,9 @@ class RequestScheduler {
   base::CondVar changed_;
   const std::unique_ptr<SchedulingStrategy> strategy_ ABSL_PT_GUARDED_BY(mutex_);
   JoinTable joins_ ABSL_GUARDED_BY(mutex_);
+  // The bytes of the branches that are admitted and will wait here.
+  const std::shared_ptr<std::atomic<std::uint64_t>> coming_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   std::map<EdgeKey, std::uint32_t> newest_ ABSL_GUARDED_BY(mutex_);  // The largest attempts.
   std::deque<EdgeKey> newest_order_ ABSL_GUARDED_BY(mutex_);
   // The jobs that were cancelled, and until when that counts.

@@ -15,7 +15,7 @@
 
 namespace onepiece::runtime {
 
-/// One job's input of one stage, copied out of the ring.
+/// One job's input of one stage, taken out of the ring.
 struct WorkItem {
   message::Message message;
   base::MonotonicTime arrival{};  ///< When the message had been copied out of the ring.
@@ -23,6 +23,9 @@ struct WorkItem {
   /// The messages that `message` was joined from, for sending them on. They share artifacts with
   /// it. Empty when `message` was not joined.
   std::vector<message::Message> parts;
+  /// The message was too large for the ring. Its artifacts lie in the memory for values, where it
+  /// arrived, unless it waits for other branches (RequestScheduler::Push).
+  bool by_value = false;
 };
 
 /// Returns the size of the item's artifacts.

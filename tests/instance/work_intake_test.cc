@@ -8,6 +8,8 @@
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "tests/node/transport_world.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::instance {
@@ -30,6 +32,7 @@ class FakeInbox final : public node::Inbox {
     ring_.pop_front();
     return received;
   }
+  void SetAdmission(Admission) override {}
   void Shut() override {}
   void Close() override {
     const base::MutexLock lock(mutex_);
@@ -63,8 +66,9 @@ class NoEvents final : public runtime::WorkEvents {
 
 /// An instance of stage "paint", which joins "text" and "image". It computes nothing.
 struct IntakeFixture {
-  explicit IntakeFixture(runtime::JoinLimits joins)
-      : scheduler({.max_queued = 100, .joins = joins}, std::make_unique<runtime::IndividualMode>(),
+  explicit IntakeFixture(runtime::JoinLimits joins, node::Inbox* real = nullptr)
+      : ring(real != nullptr ? *real : inbox),
+        scheduler({.max_queued = 100, .joins = joins}, std::make_unique<runtime::IndividualMode>(),
                   clock) {
     v1::RoutingTable table;
     table.set_epoch(1);
@@ -76,14 +80,15 @@ struct IntakeFixture {
     view.SetRouting(std::make_shared<const node::Routing>(table));
     tasks.Assign({.stage = "paint", .plugin = "p", .models = {{"app", ""}}, .workers = 1});
   }
-  void Put(const base::Uid& uid, const std::string& from) {
+  void Put(const base::Uid& uid, const std::string& from) { inbox.Put(Branch(uid, from)); }
+  message::Message Branch(const base::Uid& uid, const std::string& from) {
     message::Message message;
     message.header.uid = uid;
     message.header.app = "app";
     message.header.stage = "paint";
     message.header.from = from;
     message.header.deadline = clock.Now() + std::chrono::hours(1);
-    inbox.Put(std::move(message));
+    return message;
   }
   std::size_t failures() {
     const base::MutexLock lock(mutex);
@@ -93,6 +98,7 @@ struct IntakeFixture {
   base::Clock& clock = base::SystemClock();
   node::ClusterView view;
   FakeInbox inbox;
+  node::Inbox& ring;  ///< `inbox`, or a real one.
   runtime::RequestScheduler scheduler;
   Drain drain{clock, std::chrono::seconds(30)};
   FormerSetFilter former{"i1", view};
@@ -120,7 +126,7 @@ struct IntakeFixture {
       [](const runtime::TaskStatus&) {},
       clock,
       0};
-  WorkIntake intake{{view, inbox, scheduler, deliver, tasks, drain, former, updates, clock}};
+  WorkIntake intake{{view, ring, scheduler, deliver, tasks, drain, former, updates, clock}};
 };
 
 }  // namespace
@@ -163,6 +169,67 @@ class WorkIntakeTest : public QObject {
     f.intake.Stop();
     f.reporter.reset();
     QCOMPARE(f.failures(), std::size_t{0});
+  }
+
+  // A diamond whose one side is slower. There is room for one large branch and a half at a time, so
+  // branches that wait must not take it, and new joins must leave some for those that end joins.
+  void Pump_LargeBranchesOfManyJobs_AllMeet() {
+    const auto fabric = *fabric::Fabric::Open("shm://" + node::ClusterId());
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    node::Receiver receiver(*fabric, "i1", {.capacity_bytes = kMiB, .value_bytes = 6 * kMiB});
+    IntakeFixture f({.max_large_bytes = 16 * kMiB}, receiver.inbox.get());
+    f.intake.Start();
+    node::Cluster senders;
+    senders.Set({receiver.endpoint});
+    const auto outbox = node::Outbox::Create(*fabric, senders.view(), {.node_id = "sender"});
+    const auto send = [&](const base::Uid& uid, const std::string& from, std::size_t bytes,
+                          base::Duration limit) {
+      message::Message branch = f.Branch(uid, from);
+      branch.artifacts = {message::BytesArtifact(from, "image/png", std::string(bytes, 'x'))};
+      return Reason(outbox
+                        ->Deliver(branch, node::Destination::Nodes({receiver.endpoint}),
+                                  f.clock.Now() + limit)
+                        .status());
+    };
+    std::vector<base::Uid> jobs;
+    for (int i = 0; i < 3; ++i) jobs.push_back(base::Uid::GenerateRandom());
+    for (std::size_t i = 0; i < 2; ++i) {
+      QCOMPARE(send(jobs[i], "text", 4 * kMiB, kIntakeLimit), std::string());
+      QTRY_COMPARE_WITH_TIMEOUT(f.scheduler.joins(), i + 1, 20000);
+    }
+    QCOMPARE(send(jobs[2], "text", 4 * kMiB, std::chrono::milliseconds(300)),
+             std::string("RING_FULL"));
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (i == 2) QCOMPARE(send(jobs[2], "text", 4 * kMiB, kIntakeLimit), std::string());
+      if (i == 2) QTRY_COMPARE_WITH_TIMEOUT(f.scheduler.joins(), std::size_t{1}, 20000);
+      QCOMPARE(send(jobs[i], "image", 4 * kMiB, kIntakeLimit), std::string());
+      const auto joined = f.scheduler.Pop({}, f.clock.Now() + kIntakeLimit);
+      QVERIFY(joined.has_value() && joined->message.header.uid == jobs[i]);
+      QCOMPARE(joined->message.artifacts.size(), std::size_t{2});
+      f.scheduler.Done("app", std::nullopt);
+    }
+    f.intake.Stop();
+    receiver.server.Shutdown(base::Duration(0));
+    f.reporter.reset();
+    QCOMPARE(f.failures(), std::size_t{0});
+  }
+
+  void Admit_MoreThanMayWaitForOthers_IsRefusedAtOnce() {
+    const auto fabric = *fabric::Fabric::Open("shm://" + node::ClusterId());
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    node::Receiver receiver(*fabric, "i1", {.capacity_bytes = kMiB, .value_bytes = 16 * kMiB});
+    IntakeFixture f({.max_large_bytes = 2 * kMiB}, receiver.inbox.get());
+    node::Cluster senders;
+    senders.Set({receiver.endpoint});
+    const auto outbox = node::Outbox::Create(*fabric, senders.view(), {.node_id = "sender"});
+    message::Message branch = f.Branch(base::Uid::GenerateRandom(), "text");
+    branch.artifacts = {message::BytesArtifact("text", "", std::string(4 * kMiB, 'x'))};
+    const auto sent = outbox->Deliver(branch, node::Destination::Nodes({receiver.endpoint}),
+                                      f.clock.Now() + kIntakeLimit);
+    QCOMPARE(Reason(sent.status()), std::string("JOIN_TOO_LARGE"));
+    const std::string text = base::Message(sent.status());
+    QVERIFY2(text.find(std::to_string(2 * kMiB)) != std::string::npos, text.c_str());
+    receiver.server.Shutdown(base::Duration(0));
   }
 };
 

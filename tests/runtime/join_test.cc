@@ -32,6 +32,13 @@ WorkItem Part(const base::Uid& uid, const std::string& from, std::uint32_t attem
   return item;
 }
 
+/// A part that came as a value.
+WorkItem LargePart(const base::Uid& uid, const std::string& from, std::size_t bytes) {
+  WorkItem part = Part(uid, from, 0, std::string(bytes, 'x'));
+  part.by_value = true;
+  return part;
+}
+
 bool All(const message::Header&) { return true; }
 
 }  // namespace
@@ -155,6 +162,56 @@ class JoinTest : public QObject {
     QVERIFY(table.full());
     table.Remove(jobs.back());
     QVERIFY(table.scarce() && !table.full());
+  }
+
+  void MayCome_KeepsRoomForJoinsThatHaveBegun() {
+    JoinTable table({.max_bytes = 100, .max_large_bytes = 1000});
+    const base::Uid first = base::Uid::GenerateRandom(), next = base::Uid::GenerateRandom();
+    const auto may_come = [&](const base::Uid& uid, const std::string& from, std::uint64_t bytes,
+                              std::uint64_t coming = 0) {
+      const auto waits = table.MayCome(Part(uid, from).message.header, kBoth, bytes, coming);
+      return waits.ok() ? (*waits ? "waits" : "completes") : Reason(waits.status());
+    };
+    QCOMPARE(may_come(first, "text", 1000), std::string("waits"));
+    QCOMPARE(may_come(first, "text", 1000, 500), std::string("JOINS_FULL"));
+    QVERIFY(table.Add(LargePart(first, "text", 500), kBoth).ok());
+    QCOMPARE(may_come(next, "text", 1), std::string("JOINS_FULL"));
+    QCOMPARE(may_come(first, "image", 100000, 5000), std::string("completes"));
+    // The pump is not held up, whatever large parts wait.
+    QVERIFY(!table.scarce());
+    QVERIFY(table.Add(LargePart(first, "image", 500), kBoth)->has_value());
+    QCOMPARE(may_come(next, "text", 1), std::string("waits"));
+    // Parts that came through the ring do not count.
+    QVERIFY(table.Add(Part(first, "text", 0, std::string(5000, 'x')), kBoth).ok());
+    QVERIFY(table.full());
+    QCOMPARE(may_come(next, "text", 1), std::string("waits"));
+  }
+
+  // Two joins have begun, and their other parts do not fit together.
+  void MayCome_TheOldestJoinAlwaysMayGoOn() {
+    const Names three = {"text", "image", "mask"};
+    JoinTable table({.max_large_bytes = 1000});
+    const base::Uid first = base::Uid::GenerateRandom(), second = base::Uid::GenerateRandom();
+    const auto may_come = [&](const base::Uid& uid, const std::string& from, std::uint64_t bytes) {
+      const auto waits = table.MayCome(Part(uid, from).message.header, three, bytes, 0);
+      return waits.ok() ? (*waits ? "waits" : "completes") : Reason(waits.status());
+    };
+    QVERIFY(table.Add(LargePart(first, "text", 400), three).ok());
+    QVERIFY(table.Add(LargePart(second, "text", 300), three).ok());
+    QCOMPARE(may_come(second, "image", 300), std::string("waits"));
+    QVERIFY(table.Add(LargePart(second, "image", 300), three).ok());
+    QCOMPARE(may_come(first, "image", 600), std::string("waits"));
+    // More than may ever wait together.
+    QCOMPARE(may_come(first, "image", 601), std::string("JOIN_TOO_LARGE"));
+    QVERIFY(table.Add(LargePart(first, "image", 600), three).ok());
+    QCOMPARE(may_come(first, "mask", 5000), std::string("completes"));
+    QVERIFY(table.Add(LargePart(first, "mask", 5000), three)->has_value());
+    const base::Uid third = base::Uid::GenerateRandom();
+    QVERIFY(table.Add(LargePart(third, "text", 400), three).ok());
+    QCOMPARE(may_come(third, "image", 100), std::string("JOINS_FULL"));
+    QCOMPARE(may_come(second, "mask", 100), std::string("completes"));
+    table.Remove(second);
+    QCOMPARE(may_come(third, "image", 100), std::string("waits"));
   }
 
   void Expire_NamesWhatIsMissingAMomentBeforeTheDeadline() {

@@ -350,6 +350,66 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(scheduler.WaitForRoom({}, clock.Now()));
   }
 
+  // What waits for others must not keep them out of the memory that they come through.
+  void Push_ALargeBranchThatWaits_LeavesTheMemoryForValues_data() {
+    QTest::addColumn<bool>("returned");
+    QTest::newRow("pushed") << false;
+    QTest::newRow("returned") << true;
+  }
+  void Push_ALargeBranchThatWaits_LeavesTheMemoryForValues() {
+    QFETCH(bool, returned);
+    SchedulerFixture f;
+    const std::vector<std::string> both = {"text", "image"};
+    const base::Uid uid = base::Uid::GenerateRandom();
+    const std::string bytes = "artifact";
+    const auto large = [&](const std::string& from, std::weak_ptr<std::string>& value) {
+      const auto memory = std::make_shared<std::string>(bytes);
+      value = memory;
+      WorkItem item = Item(uid);
+      item.message.header.from = from;
+      item.message.header.deadline = f.clock.Now() + std::chrono::seconds(60);
+      item.message.artifacts = {{.name = from, .data = {memory, std::as_bytes(std::span(*memory))}},
+                                {.name = from + "_empty", .data = {}}};
+      item.by_value = true;
+      return item;
+    };
+    std::weak_ptr<std::string> text, image;
+    if (returned) {
+      QVERIFY(f.scheduler.Return(large("text", text), both).value());
+    } else {
+      QVERIFY(f.scheduler.Push(large("text", text), both).value() == PushResult::kHeld);
+    }
+    QVERIFY(text.expired());
+    // The one that completes the join goes on at once, and costs no copy.
+    QVERIFY(f.scheduler.Push(large("image", image), both).value() == PushResult::kQueued);
+    QVERIFY(!image.expired());
+    const auto joined = f.Pop();
+    QVERIFY(joined.has_value());
+    QCOMPARE(joined->message.artifacts.size(), std::size_t{4});
+    QCOMPARE(joined->message.artifacts[0].data.text(), std::string_view(bytes));
+    QCOMPARE(joined->message.artifacts[2].data.text(), std::string_view(bytes));
+  }
+
+  void Admit_CountsBranchesOnTheirWay() {
+    base::ManualClock clock;
+    RequestScheduler scheduler({.joins = {.max_large_bytes = 1000}},
+                               std::make_unique<IndividualMode>(), clock);
+    const std::vector<std::string> both = {"text", "image"}, one = {"text"};
+    const auto admit = [&](std::uint64_t bytes, const std::vector<std::string>& predecessors) {
+      message::Header header = Item(base::Uid::GenerateRandom()).message.header;
+      header.from = "text";
+      return scheduler.Admit(header, predecessors, bytes);
+    };
+    auto first = admit(500, both);
+    QVERIFY(first.ok() && *first != nullptr);
+    QVERIFY(absl::IsResourceExhausted(admit(1, both).status()));
+    // A stage that joins nothing computes what comes.
+    QVERIFY(admit(100000, one).ok());
+    first = nullptr;
+    QVERIFY(admit(1000, both).ok());
+    QVERIFY(absl::IsInvalidArgument(admit(1001, both).status()));
+  }
+
   void WaitForRoom_CountsBytesButAlwaysLetsOneIn() {
     base::ManualClock clock;
     RequestScheduler scheduler({.max_queued = 64, .max_queued_bytes = 10, .remembered = 8},
