@@ -29,7 +29,8 @@ void Nemesis::Begin(Duration lasts) {
   if (world_.Chance(0.7)) Again(world_.Between(1s, 10s), &Nemesis::StrikeInstance);
   if (world_.Chance(0.5)) Again(world_.Between(1s, 10s), &Nemesis::StrikeProxy);
   if (world_.Chance(0.4)) Again(world_.Between(1s, 10s), &Nemesis::StrikeLink);
-  parts_ = world_.Chance(0.4);
+  // Two databases that are apart may tell two ends, so most histories keep them together.
+  splits_ = world_.Chance(0.35);
   if (world_.Chance(0.4)) Again(world_.Between(1s, 10s), &Nemesis::DelayTables);
   if (world_.Chance(0.3)) world_.loss = 0.01;
   if (world_.Chance(0.3)) world_.doubt = 0.01;
@@ -71,11 +72,11 @@ void Nemesis::StrikeDatabase() {
   const std::string other = AnyDatabase();
   const Duration lasts = world_.Between(500ms, world_.Chance(0.1) ? 30s : 8s);
   const auto kind = world_.Pick(5);
-  if (parts_ && world_.Chance(0.5)) {
+  if (splits_ && world_.Chance(0.5)) {
     PartFor(lasts);
   } else if (kind < 2) {
     KillFor(id, lasts);
-  } else if (kind < 4 || other == id) {
+  } else if (kind < 4 || other == id || !splits_) {
     PauseFor(id, lasts);
   } else {
     // Both are alive and each may tell an end of its own.

@@ -36,7 +36,7 @@ class Nemesis {
   Cluster& cluster_;
   World& world_;
   Duration until_{};
-  bool parts_ = false;  ///< The cluster falls apart at times.
+  bool splits_ = false;  ///< Databases are cut off from each other at times.
   std::map<std::string, int> faults_;
 };
 
