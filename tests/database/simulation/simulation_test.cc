@@ -40,8 +40,7 @@ class SimulationTest : public QObject {
     if (!one) spdlog::set_level(spdlog::level::off);
     const bool is_long = std::getenv("ONEPIECE_LONG") != nullptr;
     const std::uint64_t first = Number("ONEPIECE_SEED", is_long ? std::random_device()() : 1);
-    const std::uint64_t many =
-        Number("ONEPIECE_SEEDS", is_long ? kLongSeeds : kSeeds);
+    const std::uint64_t many = Number("ONEPIECE_SEEDS", is_long ? kLongSeeds : kSeeds);
     const std::uint64_t count = one ? 1 : many;
     Outcome sum;
     int broken = 0;
