@@ -303,7 +303,7 @@ absl::Status WriteSpillFile(const std::string& path, const SpillOwner& owner,
   // written.
   std::vector<std::byte> header(preamble.header_bytes);
   const std::size_t checksum_bytes = checksums.size() * sizeof(std::uint32_t);
-  std::memcpy(header.data() + sizeof(preamble), checksums.data(), checksum_bytes);
+  std::ranges::copy(std::as_bytes(std::span(checksums)), header.begin() + sizeof(preamble));
   std::memcpy(header.data() + sizeof(preamble) + checksum_bytes, result.data(), result.size());
   preamble.table_checksum =
       base::Crc32c(std::span<const std::byte>(header).subspan(sizeof(preamble)));

@@ -78,7 +78,10 @@ bool Settler::TellAll() {
   }
   const std::shared_ptr<const Routing> routing = view_.routing();
   bool all_told = true;
-  for (auto& [keeper, words] : round) {
+  for (auto& entry : round) {
+    // clang 14 captures no structured bindings.
+    const Keeper& keeper = entry.first;
+    std::vector<Word>& words = entry.second;
     const std::size_t before = words.size();
     std::erase_if(words, [&](const Word& word) {
       return word.deadline <= clock_.Now() ||
