@@ -26,19 +26,17 @@ constexpr base::Duration kRetryPause = std::chrono::milliseconds(250);
 // For a receiver to say in the record that it has a message whose sender heard no answer.
 constexpr base::Duration kDoubtPause = std::chrono::seconds(1);
 
-bool IsResult(const message::Message& message) {
-  return message.header.kind == message::Kind::kResult;
-}
+bool IsResult(const message::Header& header) { return header.kind == message::Kind::kResult; }
 
 /// The stage under which records name the holder.
 const std::string& StageOf(const message::Header& header) {
-  return header.kind == message::Kind::kResult ? header.from : header.stage;
+  return IsResult(header) ? header.from : header.stage;
 }
 
 /// Returns whether the stage's outputs of this attempt have gone to all stages after it.
 bool IsHandedOn(const message::Header& header, const v1::JobRecord& record,
                 const Routing& routing) {
-  if (header.kind == message::Kind::kResult || record.run() != header.run) return false;
+  if (IsResult(header) || record.run() != header.run) return false;
   const auto given = std::ranges::count_if(record.holders(), [&](const v1::WorkHolder& holder) {
     return holder.from() == header.stage && holder.attempt() >= header.attempt;
   });
@@ -119,7 +117,7 @@ void KeptWork::Keep(message::Message& message) {
   }
   header.keeper = self.node_id();
   header.keeper_incarnation = self.incarnation();
-  const base::Duration pause = base::Scaled(IsResult(message) ? kFirstLookAtResult : kFirstLook);
+  const base::Duration pause = base::Scaled(IsResult(header) ? kFirstLookAtResult : kFirstLook);
   items_[KeyOf(header)] = {.message = message,
                            .bytes = size,
                            .revision = ++last_revision_,
@@ -156,9 +154,7 @@ void KeptWork::Placed(const message::Header& header, const v1::WorkHolder& holde
   if (item.message.header.attempt > holder.attempt()) return;
   item.revision = ++last_revision_;
   item.message.header.attempt = holder.attempt();
-  item.state = State::kHeld;
-  item.holder = holder;
-  item.workflow_set = view_.routing()->table().workflow_set();
+  Hold(holder, *view_.routing(), item);
   // The holder may have died since it was chosen, before the table that the last look had.
   seen_epoch_ = 0;
 }
@@ -178,9 +174,7 @@ void KeptWork::Settle(const v1::WorkSettled& settled) {
   }
   item.revision = ++last_revision_;
   item.message.header.attempt = std::max(settled.attempt(), settled.moved_to().attempt());
-  item.state = State::kHeld;
-  item.holder = settled.moved_to();
-  item.workflow_set = view_.routing()->table().workflow_set();
+  Hold(settled.moved_to(), *view_.routing(), item);
   seen_epoch_ = 0;
 }
 
@@ -245,16 +239,14 @@ KeptWork::Verdict KeptWork::Judge(const v1::JobRecord& record, const Routing& ro
   if (record.deleted() || job::IsTerminal(record.job().state())) return Verdict::kDrop;
   if (record.run() > header.run || IsHandedOn(header, record, routing)) return Verdict::kDrop;
   // Its end waits for the agreement of the databases. What is computed now would be for nothing.
-  if (record.has_proposed() && !IsResult(item.message)) return Verdict::kWait;
+  if (record.has_proposed() && !IsResult(item.message.header)) return Verdict::kWait;
   const bool doubtful = item.state == State::kDoubtful;
   if (const v1::WorkHolder* const edge = FindEdge(record, header);
       edge != nullptr &&
       (edge->attempt() > header.attempt || (doubtful && edge->attempt() == header.attempt))) {
     if (!edge->keeper().empty() && edge->keeper() != view_.self().node_id()) return Verdict::kDrop;
     header.attempt = edge->attempt();
-    item.state = State::kHeld;
-    item.holder = *edge;
-    item.workflow_set = routing.table().workflow_set();
+    Hold(*edge, routing, item);
   }
   if (item.state == State::kSender) return Verdict::kWait;
   if (item.state == State::kHeld) {
@@ -262,7 +254,7 @@ KeptWork::Verdict KeptWork::Judge(const v1::JobRecord& record, const Routing& ro
                         item.holder.routing_epoch(), item.workflow_set)) {
       return Verdict::kWait;
     }
-    if (!IsResult(item.message) && HadBegun(item.holder, record, header)) ++header.deaths;
+    if (!IsResult(item.message.header) && HadBegun(item.holder, record, header)) ++header.deaths;
   }
   if (item.state != State::kTakenBack) ++header.attempt;
   item.state = State::kTakenBack;
@@ -291,10 +283,9 @@ void KeptWork::SendAgain(const WorkKey& key, Item item) {
   }
   spdlog::warn("uid={} stage={} goes to {} as attempt {}, because {} has died", key.uid.ToString(),
                StageOf(header), sent->endpoint.node_id(), sent->attempt, item.holder.node_id());
-  v1::WorkHolder holder = HolderAt(*view_.routing(), header, sent->endpoint, sent->attempt);
-  holder.set_routing_epoch(sent->routing_epoch);
+  v1::WorkHolder holder = HolderAt(*view_.routing(), header, *sent);
   Placed(header, holder);
-  if (!IsResult(item.message)) Count(KeptWorkEvent::kRecomputed, header.stage);
+  if (!IsResult(item.message.header)) Count(KeptWorkEvent::kRecomputed, header.stage);
   v1::UpdateJobRequest update;
   update.set_uid(key.uid.ToString());
   *update.add_placed() = std::move(holder);
@@ -348,6 +339,12 @@ void KeptWork::Drop(const WorkKey& key, const Item& copy) {
   const base::MutexLock lock(mutex_);
   const auto known = items_.find(key);
   if (known != items_.end() && known->second.revision == copy.revision) Erase(known);
+}
+
+void KeptWork::Hold(const v1::WorkHolder& holder, const Routing& routing, Item& item) {
+  item.state = State::kHeld;
+  item.holder = holder;
+  item.workflow_set = routing.table().workflow_set();
 }
 
 KeptWork::Items::iterator KeptWork::Erase(Items::iterator item) {

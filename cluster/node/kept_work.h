@@ -155,6 +155,8 @@ class KeptWork {
   // Brings the item up to date with its job's record and says what to do with it.
   Verdict Judge(const v1::JobRecord& record, const Routing& routing, Item& item) const;
   void SendAgain(const WorkKey& key, Item item);
+  // Notes that the holder, which this table or an earlier one of its set names, has the item.
+  static void Hold(const v1::WorkHolder& holder, const Routing& routing, Item& item);
   // Ends the job of the item.
   void End(const WorkKey& key, const Item& item, Verdict verdict);
   // These two replace or drop an item, unless somebody has changed it since the copy was taken. The

@@ -28,4 +28,11 @@ v1::WorkHolder HolderAt(const Routing& table, const message::Header& header,
   return holder;
 }
 
+v1::WorkHolder HolderAt(const Routing& table, const message::Header& header,
+                        const Delivered& delivered) {
+  v1::WorkHolder holder = HolderAt(table, header, delivered.endpoint, delivered.attempt);
+  holder.set_routing_epoch(delivered.routing_epoch);
+  return holder;
+}
+
 }  // namespace onepiece::node

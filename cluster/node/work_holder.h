@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cluster/message/message.h"
+#include "cluster/node/delivered.h"
 #include "cluster/node/routing.h"
 #include "onepiece/v1/database.pb.h"
 
@@ -15,5 +16,9 @@ namespace onepiece::node {
 /// other.
 v1::WorkHolder HolderAt(const Routing& table, const message::Header& header,
                         const v1::Endpoint& endpoint, std::uint32_t attempt);
+/// Returns the entry for the node that took the message. Whether it is dead is judged from the
+/// table by which it was chosen.
+v1::WorkHolder HolderAt(const Routing& table, const message::Header& header,
+                        const Delivered& delivered);
 
 }  // namespace onepiece::node

@@ -504,8 +504,7 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
   const absl::StatusOr<node::Delivered> sent = outbox_.Deliver(
       message, node::Destination::Stage(header.app, header.stage, header.uid), deadline);
   if (sent.ok()) {
-    v1::WorkHolder holder = node::HolderAt(routing, header, sent->endpoint, sent->attempt);
-    holder.set_routing_epoch(sent->routing_epoch);
+    v1::WorkHolder holder = node::HolderAt(routing, header, *sent);
     if (options_.kept != nullptr) options_.kept->Placed(header, holder);
     return holder;
   }

@@ -51,7 +51,6 @@ void JobUpdates::Begun(const message::Header& header, std::span<const message::M
 }
 
 void JobUpdates::Fail(const message::Header& header, const absl::Status& status) {
-  const std::string& stage = header.stage;
   v1::UpdateJobRequest request;
   *request.mutable_ended_by() =
       node::HolderAt(*view_.routing(), header, view_.self(), header.attempt);
@@ -68,7 +67,8 @@ void JobUpdates::Fail(const message::Header& header, const absl::Status& status)
     error->set_reason(reason.empty() ? "STAGE_FAILED" : reason);
     error->set_message("stage " + header.stage + " on " + node_id_ + ": " + base::Message(status));
   }
-  spdlog::info("uid={} stage={} ended: {}", header.uid.ToString(), stage, base::Message(status));
+  spdlog::info("uid={} stage={} ended: {}", header.uid.ToString(), header.stage,
+               base::Message(status));
   reporter_.Report(header.uid, std::move(request));
 }
 

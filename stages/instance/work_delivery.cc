@@ -239,10 +239,7 @@ absl::StatusOr<v1::WorkHolder> WorkDelivery::SendToStage(const message::Message&
       Send(message,
            node::Destination::Stage(header.app, header.stage, header.uid, not_here ? node_id_ : ""),
            open));
-  v1::WorkHolder holder =
-      node::HolderAt(*parts_.view.routing(), header, delivered.endpoint, delivered.attempt);
-  holder.set_routing_epoch(delivered.routing_epoch);
-  return holder;
+  return node::HolderAt(*parts_.view.routing(), header, delivered);
 }
 
 absl::Status WorkDelivery::SendToDatabase(message::Message message,
@@ -268,9 +265,7 @@ absl::Status WorkDelivery::SendToDatabase(message::Message message,
   // again.
   v1::UpdateJobRequest update;
   v1::WorkHolder& holder = *update.add_placed();
-  holder =
-      node::HolderAt(*parts_.view.routing(), message.header, delivered.endpoint, delivered.attempt);
-  holder.set_routing_epoch(delivered.routing_epoch);
+  holder = node::HolderAt(*parts_.view.routing(), message.header, delivered);
   parts_.kept.Placed(message.header, holder);
   parts_.updates.Report(message.header.uid, std::move(update));
   return absl::OkStatus();
