@@ -208,6 +208,9 @@ std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
     }
     ++at;
   }
+  // In the order of the keys, a job with a large UID would be the last at every death.
+  std::ranges::stable_sort(due, {},
+                           [](const auto& one) { return one.second.message.header.deadline; });
   return due;
 }
 

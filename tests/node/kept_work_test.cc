@@ -1,6 +1,9 @@
 #include "cluster/node/kept_work.h"
 
+#include <fmt/format.h>
+
 #include <QtTest>
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -175,6 +178,25 @@ class KeptWorkTest : public QObject {
   }
 
   // What waited in the queue of an instance that died has not killed it.
+  void Dead_WhoseDeadlineIsFirstGoesFirst() {
+    KeptFixture f;
+    for (const int left : {30, 10, 20}) {
+      f.message.artifacts.clear();
+      // The order of the UIDs is another one.
+      f.message.header.uid = *base::Uid::Parse(
+          fmt::format("00000000-0000-4000-8000-0000000000{}", (left + 10) % 40 + 10));
+      f.message.header.deadline = f.clock.Now() + seconds(left);
+      f.kept.Keep(f.message);
+      f.kept.Placed(f.message.header, f.HolderOf("d1", 0));
+    }
+    f.while_asked = [&f] { f.record.clear_holders(); };  // One record stands for all.
+    f.Kill("d1");
+    f.kept.Look();
+    std::vector<base::MonotonicTime> sent;
+    for (const message::Message& message : f.sent) sent.push_back(message.header.deadline);
+    QCOMPARE(sent.size(), std::size_t{3});
+    QVERIFY(std::ranges::is_sorted(sent));
+  }
   void Dead_WhatHadNotBegunCostsNoRetry() {
     KeptFixture f;
     f.table.mutable_workflows(0)->set_retries(0);
