@@ -559,7 +559,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
     const char* to;
     bool by_time = false;  // The first column is the time, which tells the progress.
   };
-  constexpr Table kTables[] = {
+  constexpr Table kCopied[] = {
       {"SELECT key, value FROM meta WHERE ?1 <= ?2", "INSERT OR REPLACE INTO meta VALUES (?1, ?2)"},
       {"SELECT * FROM series WHERE last_ms >= ?1 AND ?1 <= ?2",
        "INSERT INTO series VALUES (?1, ?2, ?3, ?4, ?5)"},
@@ -580,7 +580,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
   const double length_ms = static_cast<double>(std::max<std::int64_t>(1, interval.to_ms - from_ms));
   std::int64_t rows = 0;
   double done = 0;  // Tables that are done.
-  for (const Table& table : kTables) {
+  for (const Table& table : kCopied) {
     ONEPIECE_ASSIGN_OR_RETURN(Statement from, file_->Prepare(table.from));
     ONEPIECE_ASSIGN_OR_RETURN(Statement to, file.Prepare(table.to));
     from.Start(from_ms, interval.to_ms);
@@ -591,7 +591,7 @@ absl::Status Recording::Impl::CopyRows(Interval interval, const File& file,
       if (!progress || ++rows % kRowsBetweenProgress != 0) continue;
       const double part =
           table.by_time ? static_cast<double>(from.Int(0) - from_ms) / length_ms : 0.0;
-      if (!progress((done + std::clamp(part, 0.0, 1.0)) / std::size(kTables))) {
+      if (!progress((done + std::clamp(part, 0.0, 1.0)) / std::size(kCopied))) {
         return base::MakeError(absl::StatusCode::kCancelled, "STOPPED",
                                "the copy was stopped: there is no new file");
       }
