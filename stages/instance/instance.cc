@@ -109,7 +109,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
       reporter_(std::make_unique<JobReporter>(
           [this](const v1::UpdateJobRequest& request) { return records_.Update(request); },
           [this](const base::Uid& uid) { scheduler_.Cancel(uid); }, clock,
-          [this](const v1::JobRecord& record) { FenceBy(record); })),
+          [this](const v1::JobRecord& record) { FenceBy(record, node_id(), scheduler_); })),
       updates_(node_id(), *view_, *reporter_, leaving_),
       former_set_(node_id(), *view_),
       publisher_(config_.node().workflow_set(), *view_, drain_, leaving_,
@@ -155,21 +155,6 @@ node::KeptWork::Ways Instance::KeptWays() {
       .report =
           [this](const v1::UpdateJobRequest& update) { return records_.Update(update).status(); },
       .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
-}
-
-// Somebody else may have the work of this job by now, because this instance was taken for dead.
-void Instance::FenceBy(const v1::JobRecord& record) {
-  const auto uid = base::Uid::Parse(record.job().uid());
-  if (!uid.has_value()) return;
-  for (const v1::WorkHolder& holder : record.holders()) {
-    if (holder.node_id() == node_id() || holder.attempt() == 0) continue;
-    message::Header edge;
-    edge.uid = *uid;
-    edge.run = record.run();
-    edge.stage = holder.stage();
-    edge.from = holder.from();
-    scheduler_.Fence(edge, holder.attempt());
-  }
 }
 
 void Instance::Join(const std::string& address, const std::string& metrics_address) {

@@ -83,7 +83,6 @@ class Instance {
            telemetry::Spans& spans, base::Clock& clock, base::Duration hand_over_after);
 
   node::KeptWork::Ways KeptWays();
-  void FenceBy(const v1::JobRecord& record);
   bool IsRouted() const;
   void AwaitUnrouted();
   bool ServesHere(const std::string& stage, const std::string& app) const;

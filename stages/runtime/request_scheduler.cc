@@ -205,10 +205,24 @@ bool RequestScheduler::TakeRun(const message::Header& header) {
   } else {
     // A smaller run is here when its job's request id was used again after the job's deadline.
     newest = {header.run, header.deadline};
-    fenced_ += RemoveQueued(header.uid) + joins_.Remove(header.uid);
-    changed_.NotifyAll();
+    DropSmallerRuns(header.uid);
   }
   return true;
+}
+
+void RequestScheduler::FenceRun(const base::Uid& uid, std::uint64_t run) {
+  const base::MutexLock lock(mutex_);
+  const auto known = runs_.find(uid);
+  // Only what was here can be out of date.
+  if (known == runs_.end() || run <= known->second.run || clock_.Now() >= known->second.until)
+    return;
+  known->second.run = run;
+  DropSmallerRuns(uid);
+}
+
+void RequestScheduler::DropSmallerRuns(const base::Uid& uid) {
+  fenced_ += RemoveQueued(uid) + joins_.Remove(uid);
+  changed_.NotifyAll();
 }
 
 bool RequestScheduler::FencedLocked(const message::Header& header) const {

@@ -211,7 +211,10 @@ class RequestScheduler {
   /// where it is queued or waits for other branches, and IsFenced is true for it while the edge is
   /// among the last `remembered`.
   void Fence(const message::Header& edge, std::uint32_t attempt);
-  /// Returns whether a larger run of the item's job has come here, or a larger attempt than the
+  /// The job has a run as large as this. If work of a smaller one was here and the job's deadline
+  /// is not over, that run is fenced as by the first item of the larger one (Push).
+  void FenceRun(const base::Uid& uid, std::uint64_t run);
+  /// Returns whether a larger run of the item's job is known here, or a larger attempt than the
   /// item's is known for its edge. A joined item is fenced by attempts only when all its parts are,
   /// because the others would not come again.
   [[nodiscard]] bool IsFenced(const WorkItem& item) const;
@@ -219,7 +222,7 @@ class RequestScheduler {
   /// it is among the last `remembered` cancelled jobs.
   void Cancel(const base::Uid& uid);
   [[nodiscard]] bool IsCancelled(const base::Uid& uid) const;
-  /// Returns whether a larger run of the job has come here than this message's: whatever becomes of
+  /// Returns whether a larger run of the job is known here than this message's: whatever becomes of
   /// its work, nobody wants to hear of it.
   [[nodiscard]] bool IsFenced(const message::Header& header) const;
   /// Returns whether what is being computed of this job should stop at a checkpoint and go on
@@ -251,6 +254,8 @@ class RequestScheduler {
   std::size_t RemoveQueued(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns false for a message of a smaller run than the job's largest one.
   bool TakeRun(const message::Header& header) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops what is queued and held of a job's smaller runs.
+  void DropSmallerRuns(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] bool FencedLocked(const message::Header& header) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   [[nodiscard]] bool CancelledLocked(const base::Uid& uid) const

@@ -7,6 +7,7 @@
 
 #include "cluster/base/split_mix64.h"
 #include "cluster/job/job_record.h"
+#include "stages/instance/fence.h"
 #include "stages/runtime/request_scheduler.h"
 #include "tests/database/job_store_fixture.h"
 #include "tests/test_main.h"
@@ -109,6 +110,27 @@ class TwoRunsTest : public QObject {
     QVERIFY(*scheduler.Push(f.Item(f.smaller, "next", "stage1")) == PushResult::kFenced);
     QCOMPARE(scheduler.Pop({}, f.left.clock.Now())->message.header.run, f.larger);
     QVERIFY(!scheduler.Pop({}, f.left.clock.Now()).has_value());
+  }
+
+  // The larger run may never come to the instances of the smaller one. They hear of it when they
+  // report their progress.
+  void AtTheAnswerToAReport_TheLargerRunEndsTheSmaller() {
+    CutApart f;
+    runtime::RequestScheduler scheduler({}, std::make_unique<runtime::IndividualMode>(),
+                                        f.left.clock);
+    QVERIFY(*scheduler.Push(f.Item(f.smaller, "next", "stage0")) == PushResult::kQueued);
+    const runtime::WorkItem running = *scheduler.Pop({}, f.left.clock.Now());
+    QVERIFY(*scheduler.Push(f.Item(f.smaller, "next", "stage1")) == PushResult::kQueued);
+    v1::UpdateJobRequest report = f.left.Progress(f.uid, "node-1", 0, 2);
+    report.mutable_progress()->mutable_holder()->set_run(f.smaller);
+    FenceBy(*f.left.store.Update(report), "node-1", scheduler);
+    QVERIFY(!scheduler.IsFenced(running));
+    QCOMPARE(scheduler.queued(), std::size_t{1});
+    f.Meet();
+    FenceBy(*f.left.store.Update(report), "node-1", scheduler);
+    QVERIFY(scheduler.IsFenced(running));
+    QCOMPARE(scheduler.queued(), std::size_t{0});
+    QVERIFY(*scheduler.Push(f.Item(f.larger, "next", "stage0")) == PushResult::kQueued);
   }
 
   void AtTheJoin_TheBranchesAreOfOneRun_InWhateverOrderTheyCome() {

@@ -283,6 +283,40 @@ class RequestSchedulerTest : public QObject {
     QVERIFY(!f.scheduler.IsCancelled(uid));
   }
 
+  void FenceRun_EndsWhatIsHereOfTheSmaller_UntilTheDeadline() {
+    SchedulerFixture f;
+    const auto uid = base::Uid::GenerateRandom(), unknown = base::Uid::GenerateRandom();
+    const auto item = [&](const base::Uid& job, std::uint64_t run, const std::string& from) {
+      WorkItem made = Item(job);
+      made.message.header.run = run;
+      made.message.header.from = from;
+      made.message.header.deadline = f.clock.Now() + std::chrono::seconds(60);
+      return made;
+    };
+    const std::vector<std::string> both = {"text", "image"};
+    QVERIFY(*f.scheduler.Push(item(uid, 2, "a")) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(item(uid, 2, "b")) == PushResult::kQueued);
+    QVERIFY(*f.scheduler.Push(item(uid, 2, "text"), both) == PushResult::kHeld);
+    const WorkItem running = *f.Pop();
+    for (const std::uint64_t run : {1, 2}) f.scheduler.FenceRun(uid, run);
+    QVERIFY(!f.scheduler.IsFenced(running));
+    QCOMPARE(f.scheduler.held(), std::size_t{3});
+    f.scheduler.FenceRun(uid, 3);
+    QVERIFY(f.scheduler.IsFenced(running));
+    QVERIFY(f.scheduler.IsFenced(running.message.header));
+    QCOMPARE(f.scheduler.held(), std::size_t{1});
+    QCOMPARE(f.scheduler.fenced(), std::uint64_t{2});
+    QVERIFY(*f.scheduler.Push(item(uid, 2, "c")) == PushResult::kFenced);
+    QVERIFY(*f.scheduler.Push(item(uid, 3, "a")) == PushResult::kQueued);
+    // A job of which nothing was here is not remembered.
+    f.scheduler.FenceRun(unknown, 3);
+    QVERIFY(*f.scheduler.Push(item(unknown, 2, "a")) == PushResult::kQueued);
+    // What is told after the deadline may be of an earlier job with the same request id.
+    f.clock.Advance(std::chrono::seconds(61));
+    f.scheduler.FenceRun(uid, 9);
+    QVERIFY(*f.scheduler.Push(item(uid, 5, "a")) == PushResult::kQueued);
+  }
+
   // A request id may be used again after its job's tombstone. Its runs may then be smaller.
   void ARequestIdThatIsUsedAgain_IsNeitherFencedNorCancelledNorSeen() {
     SchedulerFixture f;

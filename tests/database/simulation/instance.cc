@@ -292,12 +292,13 @@ void Instance::Tell(const base::Uid& uid) {
   updates_.erase(uid);
 }
 
-// As JobReporter::Send and Instance::FenceBy.
+// As JobReporter::Send and instance::FenceBy.
 void Instance::Answered(const base::Uid& uid, const v1::JobRecord& record) {
   const auto state = record.has_proposed() ? record.proposed().state() : record.job().state();
   const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
   if (!open && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
   if (!open) return;
+  scheduler_->FenceRun(uid, record.run());
   for (const v1::WorkHolder& holder : record.holders()) {
     if (holder.node_id() == id_ || holder.attempt() == 0) continue;
     message::Header edge;
