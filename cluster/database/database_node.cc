@@ -219,7 +219,7 @@ void DatabaseNode::Take(const node::Received& received) {
   const absl::StatusOr<ResultBundle> bundle = MakeResultBundle(received.message);
   if (!bundle.ok()) {
     CountResult("empty");
-    store_->FailJob(header.uid, "EMPTY_RESULT", base::Message(bundle.status()));
+    store_->FailJob(header, "EMPTY_RESULT", base::Message(bundle.status()));
     return;
   }
   Keep(*bundle, header.kind, header.sender);

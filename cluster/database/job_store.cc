@@ -128,9 +128,9 @@ absl::StatusOr<StoreOutcome> JobStore::StoreResult(const ResultBundle& bundle, m
 
 bool JobStore::Confirm(const base::Uid& uid) { return ShardOf(uid).Confirm(uid); }
 
-void JobStore::FailJob(const base::Uid& uid, const std::string& reason,
+void JobStore::FailJob(const message::Header& result, const std::string& reason,
                        const std::string& message) {
-  ShardOf(uid).FailJob(uid, reason, message);
+  ShardOf(result.uid).FailJob(result, reason, message);
 }
 
 void JobStore::Merge(std::span<const JobRecord> records) {

@@ -65,8 +65,11 @@ class JobStore {
   /// StoreMode::hold, as SUCCEEDED. While a result is held or an end is proposed, no other end
   /// comes from here; a peer may bring one. Returns false when the job has ended or is unknown.
   bool Confirm(const base::Uid& uid);
-  /// Fails a job whose last stage delivered an unusable result.
-  void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
+  /// Fails a job whose last stage delivered an unusable result, which came in a message with this
+  /// header. A result of a run before the record's fails nothing, and neither does one whose stage
+  /// has later attempts of all its work: the job is being done again.
+  void FailJob(const message::Header& result, const std::string& reason,
+               const std::string& message);
   /// Joins a peer's records into ours. Where our record knows more, the `changed` hook is called,
   /// so that the peer learns of it.
   void Merge(std::span<const v1::JobRecord> records);

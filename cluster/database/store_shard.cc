@@ -58,6 +58,20 @@ bool SameArtifact(const v1::ResultArtifact& a, const v1::ResultArtifact& b) {
          a.artifact() == b.artifact() && a.media_type() == b.media_type();
 }
 
+// Returns whether the work that this result is of is being done again: the job has a larger run, or
+// the stage that made the result has a larger attempt of all that came to it. A result of joined
+// branches has the largest attempt of them, so one branch that was sent again says nothing.
+bool IsDoneAgain(const message::Header& result, const JobRecord& record) {
+  if (result.run != record.run()) return job::IsFenced(result.run, record);
+  std::size_t came = 0, again = 0;
+  for (const v1::WorkHolder& holder : record.holders()) {
+    if (holder.stage() != result.from) continue;
+    ++came;
+    again += holder.attempt() > result.attempt ? 1 : 0;
+  }
+  return came > 0 && again == came;
+}
+
 std::int64_t BytesOf(const Artifacts& artifacts) {
   std::int64_t bytes = 0;
   for (const StoredArtifact& artifact : artifacts) bytes += artifact.info.size_bytes();
@@ -245,10 +259,16 @@ bool StoreShard::Confirm(const base::Uid& uid) {
   return true;
 }
 
-void StoreShard::FailJob(const base::Uid& uid, const std::string& reason,
+void StoreShard::FailJob(const message::Header& result, const std::string& reason,
                          const std::string& message) {
   const base::MutexLock lock(mutex_);
-  if (JobEntry* const entry = Find(uid); entry != nullptr) Fail(*entry, reason, message);
+  JobEntry* const entry = Find(result.uid);
+  if (entry == nullptr) return;
+  if (IsDoneAgain(result, entry->record)) {
+    ++shared_.late_results;
+    return;
+  }
+  Fail(*entry, reason, message);
 }
 
 bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft left) {

@@ -95,7 +95,8 @@ class StoreShard {
   /// Counts a result as refused. If it is a kResult, its job fails with RESULT_BUDGET_EXCEEDED.
   void Refuse(const ResultBundle& bundle, message::Kind kind);
   bool Confirm(const base::Uid& uid);
-  void FailJob(const base::Uid& uid, const std::string& reason, const std::string& message);
+  void FailJob(const message::Header& result, const std::string& reason,
+               const std::string& message);
   /// How much time a record's state has left (JobRecord.time_left); nullopt when its sender did not
   /// say.
   using TimeLeft = std::optional<base::Duration>;

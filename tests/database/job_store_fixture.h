@@ -16,9 +16,18 @@ namespace onepiece::database {
 inline bool NobodyAlive(const v1::WorkHolder&) { return false; }
 inline bool EveryoneAlive(const v1::WorkHolder&) { return true; }
 
-/// A store, the clock that it reads, and the changes that it announced.
 inline base::Uid ToUid(const std::string& uid) { return *base::Uid::Parse(uid); }
 
+/// The header of a message with the job's result.
+inline message::Header HeaderOf(const std::string& uid, std::uint64_t run = 0) {
+  message::Header header;
+  header.kind = message::Kind::kResult;
+  header.uid = ToUid(uid);
+  header.run = run;
+  return header;
+}
+
+/// A store, the clock that it reads, and the changes that it announced.
 struct StoreFixture {
   explicit StoreFixture(JobStoreOptions options = {})
       : store(options, clock,

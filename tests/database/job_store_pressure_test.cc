@@ -153,7 +153,7 @@ class JobStorePressureTest : public QObject {
     } else if (how == 1) {
       QVERIFY(a.store.Update(Cancel(uid)).ok());
     } else {
-      a.store.FailJob(ToUid(uid), "EMPTY_RESULT", "a second result that was empty");
+      a.store.FailJob(HeaderOf(uid), "EMPTY_RESULT", "a second result that was empty");
     }
     QCOMPARE(a.State(uid), Job::QUEUED);
     a.store.Merge(b.store.Records(std::vector{ToUid(uid)}));

@@ -272,6 +272,51 @@ class JobStoreTest : public QObject {
     }
   }
 
+  void FailJob_ByAnEarlierAttemptIsIgnored() {
+    for (const bool joined : {false, true}) {
+      StoreFixture f;
+      const std::string uid = f.Create();
+      message::Header result = HeaderOf(uid);
+      result.from = "stage1";
+      v1::UpdateJobRequest text = f.Progress(uid, "inst-1", 1, 4), image = text;
+      image.mutable_progress()->mutable_holder()->set_from("image");
+      const auto place = [&](v1::UpdateJobRequest& branch, int attempt) {
+        branch.mutable_progress()->mutable_holder()->set_attempt(attempt);
+        StoreFixture::RequireOk(f.store.Update(branch));
+      };
+      place(text, 0);
+      if (joined) place(image, 0);
+      place(text, 1);
+      // The work of a join is done again when all its branches are. Its result has the largest
+      // attempt of theirs.
+      if (joined) {
+        result.attempt = 1;
+        place(image, 2);
+        place(text, 2);
+      }
+      f.store.FailJob(result, "EMPTY_RESULT", "of the earlier attempt");
+      QCOMPARE(f.State(uid), Job::RUNNING);
+      QCOMPARE(f.store.stats().late_results, std::uint64_t{1});
+      result.attempt = joined ? 2 : 1;
+      f.store.FailJob(result, "EMPTY_RESULT", "of the later attempt");
+      QCOMPARE(f.State(uid), Job::FAILED);
+    }
+  }
+
+  void FailJob_OfAJoinWithABranchThatWasSentAgain_Counts() {
+    StoreFixture f;
+    const std::string uid = f.Create();
+    v1::UpdateJobRequest text = f.Progress(uid, "inst-1", 1, 4), image = text;
+    StoreFixture::RequireOk(f.store.Update(text));
+    image.mutable_progress()->mutable_holder()->set_from("image");
+    image.mutable_progress()->mutable_holder()->set_attempt(1);
+    StoreFixture::RequireOk(f.store.Update(image));
+    message::Header result = HeaderOf(uid);
+    result.from = "stage1";
+    f.store.FailJob(result, "EMPTY_RESULT", "of the only work there is");
+    QCOMPARE(f.State(uid), Job::FAILED);
+  }
+
   void Sweep_NewsOfTheJobRestartsTheGrace() {
     StoreFixture f;
     const std::string uid = f.Create();

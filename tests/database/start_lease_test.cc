@@ -121,7 +121,7 @@ class StartLeaseTest : public QObject {
   void AJobThatHasEndedIsNotStarted() {
     LeasedJob f;
     f.clock.Advance(3s);
-    f.store.FailJob(ToUid(f.uid), "WHY", "because");
+    f.store.FailJob(HeaderOf(f.uid), "WHY", "because");
     const v1::ClaimStartResponse answer = f.Claim("proxy-2", 22);
     QVERIFY(!answer.granted());
     QCOMPARE(answer.record().job().state(), v1::Job::FAILED);
@@ -193,6 +193,20 @@ class StartLeaseTest : public QObject {
     const auto stored = f.store.StoreResult(f.ResultOf(second, "new"), message::Kind::kResult);
     QVERIFY(stored.ok() && *stored == StoreOutcome::kStored);
     QCOMPARE(std::string(f.store.FindArtifact(f.uid, "")->data.text()), std::string("new"));
+  }
+
+  void AnUnusableResultOfASmallerRunFailsNothing() {
+    LeasedJob f;
+    const std::uint64_t first = job::RunToStart(f.Record());
+    f.clock.Advance(2s);
+    const std::uint64_t second = job::RunToStart(f.Claim("proxy-2", 22).record());
+    f.Place(first);
+    f.Place(second);
+    f.store.FailJob(HeaderOf(f.uid, first), "EMPTY_RESULT", "of the first run");
+    QCOMPARE(f.State(f.uid), v1::Job::RUNNING);
+    QCOMPARE(f.store.stats().late_results, std::uint64_t{1});
+    f.store.FailJob(HeaderOf(f.uid, second), "EMPTY_RESULT", "of the second run");
+    QCOMPARE(f.State(f.uid), v1::Job::FAILED);
   }
 
   void AnEndOfASmallerRunEndsNothing() {
