@@ -164,6 +164,17 @@ absl::Status AntiEntropy::Send(const v1::SendJobsRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status AntiEntropy::AskForRecords(const v1::Endpoint& peer,
+                                        std::span<const base::Uid> uids) const {
+  v1::SendJobsRequest request;
+  request.set_cluster_id(view_.cluster_id());
+  request.set_node_id(options_.node_id);
+  AppendUids(uids, *request.mutable_records());
+  v1::DatabaseService::Stub stub(rpc::MakeChannel(peer.address()));
+  return rpc::Call(stub, &v1::DatabaseService::Stub::SendJobs, request, options_.call_timeout)
+      .status();
+}
+
 absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
   // The time comes before the digests of both sides, because SettledTime() must not vouch for
   // anything that reaches the peer after it has answered.

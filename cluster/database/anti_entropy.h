@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -86,6 +87,10 @@ class AntiEntropy {
   ///
   /// Errors: those of Compare; INVALID_ARGUMENT (BAD_UID, TOO_MANY_JOBS).
   absl::Status Send(const v1::SendJobsRequest& request);
+  /// Asks the peer to send its records of these jobs, at most kMaxUidsPerCall. It sends them soon.
+  ///
+  /// Errors: those of the peer.
+  absl::Status AskForRecords(const v1::Endpoint& peer, std::span<const base::Uid> uids) const;
   /// Checks that `cluster_id` is the id of this database's cluster.
   ///
   /// Errors: FAILED_PRECONDITION (OTHER_CLUSTER).

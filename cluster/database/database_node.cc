@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "cluster/database/placement.h"
 #include "cluster/job/job_record.h"
+#include "cluster/node/work_service.h"
 
 namespace onepiece::database {
 namespace {
@@ -100,6 +101,13 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
                             .copies = options_.copies,
                             .bytes_needed = options_.acknowledge == v1::RESULT_COPIES_ALL},
           clock)),
+      inquiry_(view,
+               {.ask_keeper = node::AskKeptByGrpc(),
+                .ask_database =
+                    [this](const v1::Endpoint& database, std::span<const base::Uid> uids) {
+                      return anti_entropy_->AskForRecords(database, uids);
+                    }},
+               clock),
       store_(std::make_unique<JobStore>(
           options_.store, clock,
           JobStoreHooks{
@@ -109,6 +117,8 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
               .made = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
               .settle = [replicator = replicator_.get()](
                             const base::Uid& uid) { return replicator->Settle(uid); },
+              .kept = [this](const base::Uid& uid,
+                             const v1::WorkHolder& holder) { return inquiry_.IsKept(uid, holder); },
               .ended = [disk = disk_.get()](const v1::JobRecord& record) { disk->Note(record); },
               .forgotten = [disk = disk_.get()](const base::Uid& uid) { disk->Forget(uid); },
               .served =
@@ -155,6 +165,7 @@ void DatabaseNode::Start() {
   replicator_->Start(*store_, {.outbox = *outbox_, .values = value_peers_},
                      [this](const base::Uid& uid) { return store_->Confirm(uid); });
   anti_entropy_->Start();
+  inquiry_.Start();
   message_thread_ = std::jthread([this](const std::stop_token& stop) { TakeMessages(stop); });
   upkeep_thread_ = std::jthread([this](const std::stop_token& stop) { Upkeep(stop); });
   service_->Open();
@@ -166,6 +177,7 @@ void DatabaseNode::Stop() {
   upkeep_thread_.request_stop();
   inbox_->Close();
   outbox_->Close();
+  inquiry_.Stop();
   anti_entropy_->Stop();
   replicator_->Stop();
   for (std::jthread* thread : {&message_thread_, &upkeep_thread_}) {

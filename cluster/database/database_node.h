@@ -17,6 +17,7 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
+#include "cluster/database/work_inquiry.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/inbox.h"
@@ -51,8 +52,8 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config);
 /// A database: it stores job records and results, replicates them, and takes results from a ring.
 ///
 /// Ownership: owns its store, ring and threads. Borrows view, fabric, metrics, spans and clock.
-/// Threading: thread-safe. It has threads of its own: for the ring, upkeep, replication and
-/// comparison, and two for each peer.
+/// Threading: thread-safe. It has threads of its own: for the ring, upkeep, replication,
+/// comparison and questions to keepers of work, and two for each peer.
 /// Blocking: Stop waits for the threads, which takes about 1 s.
 class DatabaseNode {
  public:
@@ -105,10 +106,11 @@ class DatabaseNode {
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;
   base::Clock& clock_;
-  // The store's hooks call these three, so they are declared before the store and outlive it.
+  // The store's hooks call these four, so they are declared before the store and outlive it.
   std::unique_ptr<ValueAccess> values_;
   std::unique_ptr<Disk> disk_;
   std::unique_ptr<Replicator> replicator_;
+  WorkInquiry inquiry_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<node::Inbox> inbox_;
   std::unique_ptr<node::Outbox> outbox_;

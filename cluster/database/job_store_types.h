@@ -73,6 +73,9 @@ struct JobStoreHooks {
   /// A job is about to end, as its record proposes. Returns whether another keeper is asked first;
   /// JobStore::Confirm ends the job then. If not, it has ended.
   std::function<bool(const base::Uid&)> settle;
+  /// Work whose holder is dead has a living keeper, as the record names them. Returns whether that
+  /// keeps it still, as far as is known. Called in each sweep.
+  std::function<bool(const base::Uid&, const v1::WorkHolder&)> kept;
   /// A job has ended. Called again when it becomes a tombstone.
   std::function<void(const v1::JobRecord&)> ended;
   std::function<void(const base::Uid&)> forgotten;

@@ -260,6 +260,9 @@ class StoreShard {
   void FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
+  [[nodiscard]] bool IsOrphan(const JobEntry& entry, const v1::WorkHolder& holder,
+                              const JobStore::IsAlive& is_alive) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void HoldLease(JobEntry& entry, base::Duration left) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

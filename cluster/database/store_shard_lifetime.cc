@@ -19,18 +19,20 @@ constexpr base::Duration kLongestHold = std::chrono::minutes(1);
 /// Jobs that a sweep handles before it releases the lock.
 constexpr std::size_t kJobsAtOnce = 256;
 
-std::string Died(const v1::WorkHolder& holder) {
-  return fmt::format("instance {} died while it held the job in stage {}", holder.node_id(),
-                     holder.stage());
-}
-
-// Somebody keeps the holder's work and gives it to another instance.
-bool HasKeeper(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) {
+bool KeeperLives(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) {
   if (holder.keeper().empty()) return false;
   v1::WorkHolder keeper = holder;
   keeper.set_node_id(holder.keeper());
   keeper.set_incarnation(holder.keeper_incarnation());
   return is_alive(keeper);
+}
+
+std::string Died(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) {
+  std::string died = fmt::format("instance {} died while it held the job in stage {}",
+                                 holder.node_id(), holder.stage());
+  if (KeeperLives(holder, is_alive))
+    died += fmt::format(", and {} keeps nothing of it", holder.keeper());
+  return died;
 }
 
 }  // namespace
@@ -186,8 +188,8 @@ void StoreShard::FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
   }
   std::string who;
   for (const v1::WorkHolder* holder : holders) {
-    if (is_alive && !is_alive(*holder) && !HasKeeper(*holder, is_alive))
-      return Fail(entry, "LOST", Died(*holder));
+    if (is_alive && IsOrphan(entry, *holder, is_alive))
+      return Fail(entry, "LOST", Died(*holder, is_alive));
     who += fmt::format("{}instance {} held the job in stage {}", who.empty() ? "" : " and ",
                        holder->node_id(), holder->stage());
   }
@@ -208,17 +210,25 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
   }
 }
 
+// A living keeper gives the work to somebody else.
+bool StoreShard::IsOrphan(const JobEntry& entry, const v1::WorkHolder& holder,
+                          const JobStore::IsAlive& is_alive) const {
+  if (is_alive(holder)) return false;
+  if (!KeeperLives(holder, is_alive)) return true;
+  return shared_.hooks.kept && !shared_.hooks.kept(entry.uid, holder);
+}
+
 void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive,
                                 base::MonotonicTime now) {
   if (IsEnding(entry)) return;
   std::map<HolderKey, base::MonotonicTime> missing;
   std::string lost;
   for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
-    if (is_alive(*holder) || HasKeeper(*holder, is_alive)) continue;
+    if (!IsOrphan(entry, *holder, is_alive)) continue;
     const auto known = entry.missing_since.find(KeyOf(*holder));
     const base::MonotonicTime since = known == entry.missing_since.end() ? now : known->second;
     missing.emplace(KeyOf(*holder), since);
-    if (lost.empty() && now - since >= shared_.options.holder_grace) lost = Died(*holder);
+    if (lost.empty() && now - since >= shared_.options.holder_grace) lost = Died(*holder, is_alive);
   }
   entry.missing_since = std::move(missing);
   if (!lost.empty()) Fail(entry, "LOST", lost);

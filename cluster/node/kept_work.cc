@@ -178,6 +178,20 @@ void KeptWork::Settle(const v1::WorkSettled& settled) {
   seen_epoch_ = 0;
 }
 
+bool KeptWork::Keeps(const v1::HeldWork& work) const {
+  const auto uid = base::Uid::Parse(work.uid());
+  if (!uid.has_value()) return false;
+  const v1::WorkHolder& holder = work.holder();
+  const base::MutexLock lock(mutex_);
+  auto at = items_.lower_bound({.uid = *uid, .run = holder.run(), .stage = "", .from = ""});
+  for (; at != items_.end() && at->first.uid == *uid; ++at) {
+    const message::Header& header = at->second.message.header;
+    if (header.run > holder.run()) return true;
+    if (StageOf(header) == holder.stage() && header.from == holder.from()) return true;
+  }
+  return false;
+}
+
 void KeptWork::Look(const std::stop_token& stop) {
   for (auto& [key, item] : Due()) {
     if (stop.stop_requested()) return;

@@ -114,6 +114,9 @@ class KeptWork {
   /// Notes what a receiver says: the work is completed, or somebody else has it. What an earlier
   /// attempt says is ignored.
   void Settle(const v1::WorkSettled& settled);
+  /// Returns whether it keeps this work, or work of a later run of the job. A record that names it
+  /// as the keeper may be older than what it was told.
+  [[nodiscard]] bool Keeps(const v1::HeldWork& work) const;
 
   /// Begins to look after the work, on a thread of its own.
   void Start();

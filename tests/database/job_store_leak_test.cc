@@ -51,7 +51,9 @@ class JobStoreLeakTest : public QObject {
     QCOMPARE(stats.results, 0);
     qInfo("resident: %.2f MiB after %d jobs, %.2f MiB after %d", before / 1048576, kAtOnce,
           after / 1048576, jobs);
+#ifndef ONEPIECE_SANITIZED  // AddressSanitizer holds freed memory back for a while.
     QVERIFY(after <= before + before / 20);
+#endif
   }
 };
 

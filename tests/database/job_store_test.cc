@@ -246,6 +246,37 @@ class JobStoreTest : public QObject {
     QCOMPARE(f.store.Get(uid)->job().error().reason(), std::string("LOST"));
   }
 
+  // A record may name a keeper that was told more than its database ever was.
+  void Sweep_AJobWhoseKeeperKeepsNothingIsLost() {
+    bool kept = true;
+    base::ManualClock clock;
+    JobStore store({}, clock,
+                   {.changed = [](const base::Uid&, Change) {},
+                    .kept = [&](const base::Uid&, const v1::WorkHolder&) { return kept; }});
+    StoreFixture f;
+    const v1::JobRecord record = f.NewRecord();
+    const std::string uid = record.job().uid();
+    StoreFixture::RequireOk(store.Create(record));
+    v1::UpdateJobRequest progress = f.Progress(uid, "inst-3", 1, 4);
+    progress.mutable_progress()->mutable_holder()->set_keeper("inst-2");
+    StoreFixture::RequireOk(store.Update(progress));
+    const auto keeper_alive = [](const v1::WorkHolder& holder) {
+      return holder.node_id() == "inst-2";
+    };
+    store.Sweep(keeper_alive);
+    clock.Advance(50s);
+    store.Sweep(keeper_alive);
+    QCOMPARE(store.Get(uid)->job().state(), Job::RUNNING);
+    kept = false;
+    store.Sweep(keeper_alive);
+    clock.Advance(5s);
+    store.Sweep(keeper_alive);
+    const v1::JobError error = store.Get(uid)->job().error();
+    QCOMPARE(error.reason(), std::string("LOST"));
+    QVERIFY2(error.message().find("inst-2 keeps nothing") != std::string::npos,
+             error.message().c_str());
+  }
+
   // An instance that was taken for dead still speaks. Its job goes on elsewhere.
   void Update_TheEndOfAnEarlierAttemptIsIgnored() {
     for (const bool cancelled : {false, true}) {

@@ -153,6 +153,32 @@ class KeptWorkTest : public QObject {
     QCOMPARE(f.kept.items(), std::size_t{2});
   }
 
+  void Keeps_ThisEdgeOfTheRun_OrALaterRun() {
+    KeptFixture f;
+    f.Send("d1");
+    v1::HeldWork work;
+    work.set_uid(f.message.header.uid.ToString());
+    *work.mutable_holder() = f.HolderOf("d1", 0);
+    QVERIFY(f.kept.Keeps(work));
+    work.mutable_holder()->set_attempt(3);  // The keeper gives the next one.
+    QVERIFY(f.kept.Keeps(work));
+    work.mutable_holder()->set_run(0);
+    QVERIFY(f.kept.Keeps(work));
+    work.mutable_holder()->set_run(2);
+    QVERIFY(!f.kept.Keeps(work));
+    for (const bool other_stage : {false, true}) {
+      *work.mutable_holder() = f.HolderOf("d1", 0);
+      if (other_stage) work.mutable_holder()->set_stage("show");
+      if (!other_stage) work.mutable_holder()->set_from("image");
+      QVERIFY(!f.kept.Keeps(work));
+    }
+    *work.mutable_holder() = f.HolderOf("d1", 0);
+    f.kept.Settle(f.Settled(0));
+    QVERIFY(!f.kept.Keeps(work));
+    work.set_uid("nonsense");
+    QVERIFY(!f.kept.Keeps(work));
+  }
+
   void Dead_GivesTheWorkToAnother() {
     KeptFixture f;
     f.Send("d1");

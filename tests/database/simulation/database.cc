@@ -31,12 +31,16 @@ void Database::Start() {
   taken_.clear();
   settlements_ = std::make_unique<database::Settlements>(2s, 20s);
   peers_.clear();
+  asking_ = false;
+  inquiry_ = std::make_unique<database::WorkInquiry>(*view_, InquiryWays(), world().clock());
   store_ = std::make_unique<database::JobStore>(
       StoreOptions(), world().clock(),
       database::JobStoreHooks{
           .changed = [this](const base::Uid& uid, Change change) { Changed(uid, change); },
           .made = [this](const v1::JobRecord& record) { Note(record); },
           .settle = [this](const base::Uid& uid) { return Settle(uid); },
+          .kept = [this](const base::Uid& uid,
+                         const v1::WorkHolder& holder) { return inquiry_->IsKept(uid, holder); },
           .ended = [this](const v1::JobRecord& record) { Ended(record); }});
   for (const auto& [uid, record] : journal_) (void)store_->Restore(record);
   world().Later(id_, kUpkeep, [this] { Upkeep(); });
@@ -249,7 +253,48 @@ void Database::Upkeep() {
     }
   }
   for (const std::string& id : Others()) Pump(id);
+  if (!std::exchange(asking_, true)) {
+    world().Spawn(id_, [this] {
+      inquiry_->Ask();
+      asking_ = false;
+    });
+  }
   world().Later(id_, kUpkeep, [this] { Upkeep(); });
+}
+
+database::WorkInquiry::Ways Database::InquiryWays() {
+  const auto ask_keeper =
+      [this](const v1::Endpoint& keeper,
+             const v1::FindKeptRequest& request) -> absl::StatusOr<v1::FindKeptResponse> {
+    const World::Place place = World::PlaceOf(keeper.address());
+    const auto reply = world().Ask<v1::FindKeptResponse>(
+        id_, place,
+        [&cluster = cluster_, place, request] {
+          v1::FindKeptResponse response;
+          for (const v1::HeldWork& work : request.works())
+            response.add_kept(KeptAt(cluster, place.node).Keeps(work));
+          return response;
+        },
+        500ms);
+    if (!reply.answer.has_value()) return absl::UnavailableError("away");
+    for (const bool kept : reply.answer->kept())
+      world().Tell(id_ + " hears that " + keeper.node_id() + (kept ? " keeps" : " lacks") +
+                   " work");
+    return *reply.answer;
+  };
+  // As AntiEntropy::Send.
+  const auto ask_database = [this](const v1::Endpoint& peer, std::span<const base::Uid> uids) {
+    const World::Place place = World::PlaceOf(peer.address());
+    const auto reply = world().Ask<bool>(
+        id_, place, [this, place, jobs = std::vector<base::Uid>(uids.begin(), uids.end())] {
+          Database& asked = *cluster_.databases.at(place.node);
+          for (const base::Uid& uid : jobs) asked.peers_[id_].records.Add(uid, false);
+          asked.Pump(id_);
+          return true;
+        });
+    return reply.answer.has_value() ? absl::OkStatus() : absl::UnavailableError("away");
+  };
+  return {.ask_keeper = ask_keeper, .ask_database = ask_database};
 }
 
 bool Database::AskNewKeepers(const base::Uid& uid) {

@@ -12,6 +12,7 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/send_queue.h"
 #include "cluster/database/settlements.h"
+#include "cluster/database/work_inquiry.h"
 #include "tests/database/simulation/node.h"
 
 namespace onepiece::simulation {
@@ -56,15 +57,18 @@ class Database final : public Node {
   void Failed(const std::string& id, const base::Uid& uid);
   bool AskNewKeepers(const base::Uid& uid);
   void Upkeep();
+  database::WorkInquiry::Ways InquiryWays();
   void Compare();
   void TakeResult(const database::ResultBundle& bundle);
   void TakeReplica(const database::ResultBundle& bundle);
 
   std::map<base::Uid, v1::JobRecord> journal_;  ///< Outlives the process.
   std::set<std::uint64_t> taken_;  ///< Numbers of the messages that came into the ring.
+  std::unique_ptr<database::WorkInquiry> inquiry_;
   std::unique_ptr<database::JobStore> store_;
   std::unique_ptr<database::Settlements> settlements_;
   std::map<std::string, Peer> peers_;
+  bool asking_ = false;
 };
 
 }  // namespace onepiece::simulation

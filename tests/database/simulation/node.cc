@@ -204,6 +204,12 @@ absl::Status Records::Delete(const base::Uid& uid) {
       .status();
 }
 
+node::KeptWork& KeptAt(Cluster& cluster, const std::string& id) {
+  const auto proxy = cluster.proxies.find(id);
+  return proxy != cluster.proxies.end() ? proxy->second->keeping().kept()
+                                        : cluster.instances.at(id)->keeping().kept();
+}
+
 Keeping::Keeping(std::string id, Cluster& cluster, const node::ClusterView& view, Records& records)
     : id_(std::move(id)),
       cluster_(cluster),
@@ -229,11 +235,8 @@ Keeping::Keeping(std::string id, Cluster& cluster, const node::ClusterView& view
             const auto reply = cluster_.world.Ask<bool>(
                 id_, place,
                 [&cluster = cluster_, place, request] {
-                  const bool is_proxy = cluster.proxies.contains(place.node);
-                  node::KeptWork& kept = is_proxy
-                                             ? cluster.proxies.at(place.node)->keeping().kept()
-                                             : cluster.instances.at(place.node)->keeping().kept();
-                  for (const v1::WorkSettled& settled : request.works()) kept.Settle(settled);
+                  for (const v1::WorkSettled& settled : request.works())
+                    KeptAt(cluster, place.node).Settle(settled);
                   return true;
                 },
                 kTellTimeout);

@@ -142,4 +142,7 @@ class Keeping {
   bool looking_ = false, telling_ = false;
 };
 
+/// What the instance or proxy of this name keeps.
+node::KeptWork& KeptAt(Cluster& cluster, const std::string& id);
+
 }  // namespace onepiece::simulation
