@@ -20,8 +20,9 @@ using local::ProcessId;
 
 constexpr rlim_t kMemoryLeft = rlim_t{8} << 20;
 constexpr auto kGone = std::chrono::seconds(10);
-/// Jumps of a wall clock in seconds: NTP's steps, a lost hour, a wrong day.
-constexpr std::int64_t kJumps[] = {-86'400, -3'600, -10, 10, 3'600, 86'400};
+/// Jumps of a wall clock in seconds: NTP's steps, a lost hour, a wrong day, a wrong year.
+constexpr std::int64_t kJumps[] = {-31'536'000, -86'400, -3'600, -10,
+                                   10,          3'600,   86'400, 31'536'000};
 
 absl::Status CannotDo(const std::string& what) {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_FAULT", what);
