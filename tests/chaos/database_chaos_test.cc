@@ -195,11 +195,7 @@ class Databases {
     return records_.Update(update).ok();
   }
   bool HasBytes(const v1::Endpoint& database, const base::Uid& uid) {
-    auto& stub = stubs_[database.address()];
-    if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(database.address()));
-    v1::GetJobRecordRequest request;
-    request.set_uid(uid.ToString());
-    const auto record = rpc::Call(*stub, &v1::DatabaseService::Stub::GetJob, request, 5s);
+    const auto record = RecordAt(database, uid);
     return record.ok() && record->has_bytes();
   }
   absl::StatusOr<std::string> Fetch(const base::Uid& uid) {
@@ -225,8 +221,36 @@ class Databases {
     return job.ok() && job->state() == Job::SUCCEEDED;
   }
   std::vector<v1::Endpoint> All() { return registry_.view().routing()->Databases(); }
+  /// Returns what each database says of itself, of its peers and of these jobs.
+  std::string Describe(const std::vector<base::Uid>& uids) {
+    std::string text;
+    for (const v1::Endpoint& database : All()) {
+      const auto itself = rpc::Call(StubOf(database), &v1::DatabaseService::Stub::GetDatabase,
+                                    v1::GetDatabaseRequest(), 5s);
+      text += database.node_id() + ": " +
+              (itself.ok() ? itself->ShortDebugString() : itself.status().ToString()) + "\n";
+      for (const base::Uid& uid : uids) {
+        const auto record = RecordAt(database, uid);
+        text += "  " + uid.ToString() + ": " +
+                (record.ok() ? record->ShortDebugString() : record.status().ToString()) + "\n";
+      }
+      QFile log(QString::fromStdString(Log(database.node_id())));
+      if (log.open(QIODevice::ReadOnly)) text += log.readAll().toStdString();
+    }
+    return text;
+  }
 
  private:
+  v1::DatabaseService::Stub& StubOf(const v1::Endpoint& database) {
+    auto& stub = stubs_[database.address()];
+    if (stub == nullptr) stub = v1::DatabaseService::NewStub(rpc::MakeChannel(database.address()));
+    return *stub;
+  }
+  absl::StatusOr<v1::JobRecord> RecordAt(const v1::Endpoint& database, const base::Uid& uid) {
+    v1::GetJobRecordRequest request;
+    request.set_uid(uid.ToString());
+    return rpc::Call(StubOf(database), &v1::DatabaseService::Stub::GetJob, request, 5s);
+  }
   std::optional<v1::Endpoint> EndpointOf(const std::string& id) {
     for (const v1::Endpoint& database : All()) {
       if (database.node_id() == id && !seen_.contains(database.incarnation())) {
@@ -299,6 +323,7 @@ class DatabaseChaosTest : public QObject {
       QVERIFY(databases.Start(victim));
       const bool restored =
           Eventually(is_long ? 300s : 60s, [&] { return HaveTwoCopies(databases, announced); });
+      if (!restored) qWarning("%s", databases.Describe(announced).c_str());
       QVERIFY2(restored, qPrintable(QString("%1 results have one copy").arg(announced.size())));
       qInfo("kill %d: two copies of all again after %lld ms", kill + 1, since.elapsed());
     }
