@@ -329,7 +329,9 @@ class SessionTest : public QObject {
     qInfo("100000 jobs: the first after %lld ms, all after %lld ms, %.0f MiB (%.2f KiB a job)",
           static_cast<long long>(first_ms), static_cast<long long>(all_ms), kib / 1024,
           kib / 100'000);
+#ifndef ONEPIECE_SANITIZED  // AddressSanitizer holds freed memory back for a while.
     QVERIFY2(kib < 600 * 1024, "about 2 KiB a job, and what the server and gRPC hold");
+#endif
   }
 
   void Jobs_MoreThanKept_TheOldestThatHaveEndedGo() {

@@ -35,6 +35,8 @@ struct Server {
     if (!server.Start().ok()) qFatal("Start failed");
     stub = v1::TelemetryService::NewStub(rpc::MakeChannel(server.address()));
   }
+  // Before the service ends, whose handlers may be under way.
+  ~Server() { server.Shutdown(base::Duration::zero()); }
   LogRing ring;
   Spans spans{"n"};
   rpc::Server server{rpc::ServerOptions{}};
