@@ -206,6 +206,7 @@ class RingOutbox final : public Outbox {
   std::atomic<std::uint64_t> sent_{0}, sent_bytes_{0}, busy_{0}, unknown_{0}, opened_{0},
       operations_{0}, round_trips_{0}, lock_retries_{0}, doorbells_{0};
   Goodbyes goodbyes_;  // Outlives the links, whose destructors use it.
+  RestingChannels resting_{clock_};
 
   // May be taken while a Link's mutex is held, never the other way round.
   mutable base::Mutex mutex_;
@@ -437,6 +438,7 @@ absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, const std::share
 Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& link) {
   auto transfer = Transfer::Reserve({.fabric = fabric_,
                                      .goodbyes = goodbyes_,
+                                     .resting = resting_,
                                      .stub = link->stub,
                                      .node_id = options_.node_id,
                                      .consumer_incarnation = link->endpoint.incarnation(),

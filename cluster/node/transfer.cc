@@ -53,12 +53,13 @@ absl::StatusOr<std::unique_ptr<Transfer>> Transfer::Reserve(Route route,
 }
 
 absl::Status Transfer::Open(const v1::ReserveValueResponse& reserved, fabric::Dialer& dialer) {
-  ONEPIECE_ASSIGN_OR_RETURN(const auto region, fabric::RemoteRegion::Parse(reserved.region()));
-  ONEPIECE_ASSIGN_OR_RETURN(channel_, dialer.Connect(region));
+  ONEPIECE_ASSIGN_OR_RETURN(region_, fabric::RemoteRegion::Parse(reserved.region()));
+  ONEPIECE_ASSIGN_OR_RETURN(channel_, dialer.Connect(region_));
   return absl::OkStatus();
 }
 
 Transfer::~Transfer() {
+  if (keep_) route_.resting.Add(region_, std::move(channel_));
   if (reservation_ == 0 || keep_) return;
   channel_.reset();  // The consumer may use the room again once it hears of this.
   v1::RenewValueRequest request;

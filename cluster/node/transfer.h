@@ -13,6 +13,7 @@
 #include "cluster/message/message.h"
 #include "cluster/message/reference.h"
 #include "cluster/node/goodbyes.h"
+#include "cluster/node/resting_channels.h"
 
 namespace onepiece::node {
 
@@ -32,6 +33,7 @@ class Transfer {
   struct Route {
     fabric::Fabric& fabric;
     Goodbyes& goodbyes;
+    RestingChannels& resting;
     std::shared_ptr<Goodbyes::Stub> stub;  ///< Of the consumer.
     std::string node_id;                   ///< Of the sender.
     std::uint64_t consumer_incarnation = 0;
@@ -47,7 +49,7 @@ class Transfer {
   static absl::StatusOr<std::unique_ptr<Transfer>> Reserve(Route route,
                                                            const message::Header& header,
                                                            const message::Encoded& encoded);
-  ~Transfer();  ///< Gives the reservation up, unless it is kept.
+  ~Transfer();  ///< Gives the reservation up, unless it is kept. Then the channel rests.
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
@@ -81,7 +83,8 @@ class Transfer {
   const Route route_;
   const message::Encoded& encoded_;
   std::uint64_t reservation_ = 0;
-  std::uint64_t offset_ = 0;  // Where the message begins in the region.
+  std::uint64_t offset_ = 0;     // Where the message begins in the region.
+  fabric::RemoteRegion region_;  // The reserved memory is in it.
   std::unique_ptr<fabric::Channel> channel_;
   std::uint64_t written_ = 0;
   std::size_t piece_ = 0;            // The piece of the message that is written next,
