@@ -1,6 +1,7 @@
 #include "stages/instance/fence.h"
 
 #include "cluster/base/ids.h"
+#include "cluster/job/job_record.h"
 #include "cluster/message/message.h"
 
 namespace onepiece::instance {
@@ -12,6 +13,8 @@ void FenceBy(const v1::JobRecord& record, const std::string& self,
              runtime::RequestScheduler& scheduler) {
   const auto uid = base::Uid::Parse(record.job().uid());
   if (!uid.has_value()) return;
+  if (job::IsTerminal(record.job().state())) return scheduler.DropJoins(*uid, record.run());
+  if (record.has_proposed()) return;
   scheduler.FenceRun(*uid, record.run());
   for (const v1::WorkHolder& holder : record.holders()) {
     if (holder.node_id() == self || holder.attempt() == 0) continue;

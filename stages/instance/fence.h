@@ -9,8 +9,8 @@
 namespace onepiece::instance {
 
 /// Drops from the scheduler, and ends at its next step, what the record shows to be out of date:
-/// work of a run before the record's, and an attempt of this run that another instance than `self`
-/// has a later one of.
+/// work of a run before the record's, an attempt of this run that another instance than `self` has
+/// a later one of, and branches that wait for others though the job has ended.
 void FenceBy(const v1::JobRecord& record, const std::string& self,
              runtime::RequestScheduler& scheduler);
 

@@ -10,6 +10,10 @@ constexpr auto kInstanceUpkeepInterval = std::chrono::milliseconds(100);
 // While this many items wait to be delivered, no more of the queue is passed on, so that results
 // take turns with it.
 constexpr std::size_t kPassedOnAtOnce = 8;
+// A job is asked about when its branches have waited for so long, and again after each further
+// pause; scaled. A look asks about so many at most.
+constexpr base::Duration kAskAboutJoin = std::chrono::seconds(5);
+constexpr std::size_t kJoinsPerLook = 20;
 
 }  // namespace
 
@@ -26,6 +30,7 @@ void InstanceUpkeep::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     parts_.clock.Pause(stop, kInstanceUpkeepInterval);
     ExpireJoins();
+    AskAboutJoins();
     SendPartsElsewhere();
     LookAfterDrain();
     parts_.assignments.RetryFailedModels();
@@ -35,6 +40,15 @@ void InstanceUpkeep::Run(const std::stop_token& stop) {
 void InstanceUpkeep::ExpireJoins() {
   for (const auto& join : parts_.scheduler.ExpireJoins())
     parts_.updates.Fail(join.header, join.why);
+}
+
+// The job of a branch may have ended without it: another branch failed, or the work of the join was
+// done by an earlier attempt. The answer to a report says so, and the branch is dropped (FenceBy).
+void InstanceUpkeep::AskAboutJoins() {
+  if (parts_.updates.full()) return;
+  for (const message::Header& branch :
+       parts_.scheduler.WaitingJoins(base::Scaled(kAskAboutJoin), kJoinsPerLook))
+    parts_.updates.Placed(branch);
 }
 
 // Parts of joins whose job meets at another instance are sent there.

@@ -19,8 +19,9 @@
 
 namespace onepiece::instance {
 
-/// Gives up joins that will not be complete in time, sends branches to the instance where their job
-/// meets, moves a drain on, and tries failed models again.
+/// Gives up joins that will not be complete in time, asks whether the jobs of others still need
+/// them, sends branches to the instance where their job meets, moves a drain on, and tries failed
+/// models again.
 ///
 /// Ownership: owns its thread. Borrows everything that it is given.
 /// Threading: Start and Stop on one thread.
@@ -48,6 +49,7 @@ class InstanceUpkeep {
  private:
   void Run(const std::stop_token& stop);
   void ExpireJoins();
+  void AskAboutJoins();
   void SendPartsElsewhere();
   void LookAfterDrain();
   // Messages and items that the instance holds in any form.

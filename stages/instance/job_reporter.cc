@@ -202,7 +202,7 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
     const auto state = record->has_proposed() ? record->proposed().state() : record->job().state();
     const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
     if (!open && state != v1::Job::SUCCEEDED) ended_(uid);
-    if (open && answered_) answered_(*record);
+    if (answered_) answered_(*record);
     // An end that is only proposed dies with the database that proposes it. It is told again until
     // the databases have settled it.
     if (!IsEnd(request) || !record->has_proposed() || job::IsTerminal(record->job().state()))

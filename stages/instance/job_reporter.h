@@ -42,7 +42,7 @@ class JobReporter {
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
   /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
   using Ended = std::function<void(const base::Uid&)>;
-  /// Called with every answer of a job that has not ended.
+  /// Called with every record that an answer brings.
   using Answered = std::function<void(const v1::JobRecord&)>;
   static constexpr std::size_t kMaxPending = 10'000;
   /// Databases that answer at all forget a record, and say so, long before.

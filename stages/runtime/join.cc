@@ -61,7 +61,10 @@ absl::StatusOr<std::optional<WorkItem>> JoinTable::Add(WorkItem part,
   }
   const std::size_t part_bytes = BytesOf(part);
   if (join == joins_.end()) {
-    Join begun{.give_up = GiveUpTime(part), .run = header.run, .number = next_number_++};
+    Join begun{.give_up = GiveUpTime(part),
+               .waits_since = part.arrival,
+               .run = header.run,
+               .number = next_number_++};
     join = joins_.emplace(key, std::move(begun)).first;
   }
   // The newest list counts: the workflow may have changed since the first part came. Expire names
@@ -148,7 +151,7 @@ void JoinTable::SwapArtifacts(message::Message& copy) {
 std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
   std::vector<Lost> lost;
   for (auto join = joins_.begin(); join != joins_.end();) {
-    const auto& [predecessors, parts, give_up, run, number] = join->second;
+    const auto& [predecessors, parts, give_up, waits_since, run, number] = join->second;
     if (now < give_up) {
       ++join;
       continue;
@@ -167,6 +170,18 @@ std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
     join = Erase(join);
   }
   return lost;
+}
+
+std::vector<message::Header> JoinTable::Waiting(base::MonotonicTime now, base::Duration pause,
+                                                std::size_t most) {
+  std::vector<message::Header> waiting;
+  for (auto& [key, join] : joins_) {
+    if (now - join.waits_since < pause) continue;
+    if (waiting.size() == most) break;
+    join.waits_since = now;
+    waiting.push_back(join.parts.begin()->second.message.header);
+  }
+  return waiting;
 }
 
 std::vector<WorkItem> JoinTable::Take(const std::function<bool(const message::Header&)>& wanted) {
@@ -203,11 +218,15 @@ void JoinTable::RemovePart(const message::Header& edge, std::uint32_t attempt) {
   parts.erase(part);
 }
 
-std::size_t JoinTable::Remove(const base::Uid& uid) {
+std::size_t JoinTable::Remove(const base::Uid& uid, std::uint64_t run) {
   std::size_t removed = 0;
   // The empty stage sorts before every stage of the job.
   auto join = joins_.lower_bound({uid, ""});
   while (join != joins_.end() && join->first.first == uid) {
+    if (join->second.run > run) {
+      ++join;
+      continue;
+    }
     removed += join->second.parts.size();
     join = Erase(join);
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -83,12 +84,17 @@ class JoinTable {
   /// tenth of the time that it had when its first part came, if that is less), so that the job's
   /// record can still name the missing branch.
   std::vector<Lost> Expire(base::MonotonicTime now);
+  /// Returns the header of a part of each join that has waited for `pause`, and again after each
+  /// further `pause`; at most `most` of them at once.
+  std::vector<message::Header> Waiting(base::MonotonicTime now, base::Duration pause,
+                                       std::size_t most);
   /// Removes and returns the parts of the joins for which `wanted` accepts every part's header.
   std::vector<WorkItem> Take(const std::function<bool(const message::Header&)>& wanted);
   /// Drops the part of this edge (uid, run, stage, `from`) if its attempt is smaller.
   void RemovePart(const message::Header& edge, std::uint32_t attempt);
-  /// Drops the job's parts, and returns how many there were.
-  std::size_t Remove(const base::Uid& uid);
+  /// Drops the job's parts of runs up to this one, and returns how many there were.
+  std::size_t Remove(const base::Uid& uid,
+                     std::uint64_t run = std::numeric_limits<std::uint64_t>::max());
 
   /// Returns whether half of what the limits allow is held: senders should be slowed down.
   [[nodiscard]] bool scarce() const {
@@ -107,6 +113,7 @@ class JoinTable {
     std::vector<std::string> predecessors;
     std::map<std::string, WorkItem> parts;  // Keyed by the stage that made them.
     base::MonotonicTime give_up{};
+    base::MonotonicTime waits_since{};  // It began, or Waiting returned it.
     std::uint64_t run = 0;
     std::uint64_t number = 0;  // Joins that begin later have larger ones.
   };

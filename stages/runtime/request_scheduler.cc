@@ -338,6 +338,18 @@ std::vector<JoinTable::Lost> RequestScheduler::ExpireJoins() {
   return joins_.Expire(clock_.Now());
 }
 
+std::vector<message::Header> RequestScheduler::WaitingJoins(base::Duration pause,
+                                                            std::size_t most) {
+  const base::MutexLock lock(mutex_);
+  return joins_.Waiting(clock_.Now(), pause, most);
+}
+
+void RequestScheduler::DropJoins(const base::Uid& uid, std::uint64_t run) {
+  const base::MutexLock lock(mutex_);
+  joins_.Remove(uid, run);
+  changed_.NotifyAll();
+}
+
 std::vector<WorkItem> RequestScheduler::TakeJoins(
     const std::function<bool(const message::Header&)>& wanted) {
   const base::MutexLock lock(mutex_);

@@ -201,6 +201,10 @@ class RequestScheduler {
   absl::StatusOr<bool> Return(WorkItem item, std::span<const std::string> predecessors = {});
   /// Gives up joins that will not be complete in time (JoinTable::Expire).
   std::vector<JoinTable::Lost> ExpireJoins();
+  /// Returns whom to ask about: joins that have waited for long (JoinTable::Waiting).
+  std::vector<message::Header> WaitingJoins(base::Duration pause, std::size_t most);
+  /// Drops the branches of a job that has ended, of runs up to this one: nobody needs them.
+  void DropJoins(const base::Uid& uid, std::uint64_t run);
   /// Removes the parts of joins that are wanted elsewhere (JoinTable::Take).
   std::vector<WorkItem> TakeJoins(const std::function<bool(const message::Header&)>& wanted);
   /// Closes the scheduler and returns the queued items. From now on IsCancelled is true for every

@@ -239,6 +239,23 @@ class JoinTest : public QObject {
     QCOMPARE(table.Expire(kStart + std::chrono::milliseconds(1800)).size(), std::size_t{1});
   }
 
+  void Waiting_NamesEachJoinAgainAfterEachPause() {
+    using std::chrono::seconds;
+    JoinTable table({});
+    const auto uid = base::Uid::GenerateRandom();
+    QVERIFY(table.Add(Part(uid, "image"), kBoth).ok());
+    QVERIFY(table.Waiting(kStart + seconds(4), seconds(5), 9).empty());
+    const auto waiting = table.Waiting(kStart + seconds(5), seconds(5), 9);
+    QCOMPARE(waiting.size(), std::size_t{1});
+    QVERIFY(waiting[0].uid == uid);
+    QCOMPARE(waiting[0].from, std::string("image"));
+    QVERIFY(table.Waiting(kStart + seconds(9), seconds(5), 9).empty());
+    QVERIFY(table.Add(Part(base::Uid::GenerateRandom(), "image"), kBoth).ok());
+    QCOMPARE(table.Waiting(kStart + seconds(10), seconds(5), 1).size(), std::size_t{1});
+    QCOMPARE(table.Waiting(kStart + seconds(10), seconds(5), 9).size(), std::size_t{1});
+    QVERIFY(table.Waiting(kStart + seconds(10), seconds(5), 9).empty());
+  }
+
   void Take_GivesAllPartsOrNone() {
     JoinTable table({});
     const Names three = {"text", "image", "sound"};
@@ -264,6 +281,17 @@ class JoinTest : public QObject {
     table.Remove(uid);
     QCOMPARE(table.bytes(), std::size_t{5});
     QVERIFY(table.Add(Part(other, "image"), kBoth)->has_value());
+  }
+
+  void Remove_LeavesALargerRun() {
+    JoinTable table({});
+    WorkItem part = Part(base::Uid::GenerateRandom(), "text");
+    part.message.header.run = 7;
+    const base::Uid uid = part.message.header.uid;
+    QVERIFY(table.Add(part, kBoth).ok());
+    QCOMPARE(table.Remove(uid, 6), std::size_t{0});
+    QCOMPARE(table.Remove(uid, 7), std::size_t{1});
+    QCOMPARE(table.joins(), std::size_t{0});
   }
 
   // Parts arrive in any order, repeatedly, and are moved to another table. Every job comes out

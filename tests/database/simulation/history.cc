@@ -136,10 +136,6 @@ class History {
     for (const Job& job : jobs_) JudgeJob(job);
     for (const auto& [id, instance] : cluster_.instances) JudgeLeft(id, instance->Left());
     for (const auto& [id, proxy] : cluster_.proxies) JudgeLeft(id, proxy->Left());
-    // A branch of a job that ended without it waits for the others until the job's deadline.
-    for (const auto& [id, instance] : cluster_.instances) {
-      if (calm_ && instance->joins() > 0) world_.Violation(id + " still has a join");
-    }
   }
 
   void JudgeLeft(const std::string& id, const std::string& left) {

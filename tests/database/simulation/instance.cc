@@ -185,6 +185,7 @@ void Instance::Completed(const runtime::WorkItem& item) {
 // As InstanceUpkeep.
 void Instance::Upkeep() {
   for (const auto& join : scheduler_->ExpireJoins()) Fail(join.header, join.why);
+  for (const message::Header& branch : scheduler_->WaitingJoins(5s, 20)) Placed(branch);
   const auto table = view_->routing();
   auto parts = scheduler_->TakeJoins([&](const message::Header& header) {
     if (header.routing_epoch > table->epoch()) return false;
@@ -297,6 +298,7 @@ void Instance::Answered(const base::Uid& uid, const v1::JobRecord& record) {
   const auto state = record.has_proposed() ? record.proposed().state() : record.job().state();
   const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
   if (!open && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
+  if (job::IsTerminal(record.job().state())) scheduler_->DropJoins(uid, record.run());
   if (!open) return;
   scheduler_->FenceRun(uid, record.run());
   for (const v1::WorkHolder& holder : record.holders()) {
@@ -317,6 +319,7 @@ std::string Instance::Left() const {
   };
   add("messages kept", keeping_->kept().items());
   add("items in the queue", scheduler_->held() - scheduler_->joins());
+  add("branches that wait", scheduler_->joins());
   add("deliveries", delivering_);
   add("words for keepers", keeping_->pending());
   add("updates", updates_.size());

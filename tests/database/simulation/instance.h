@@ -26,10 +26,8 @@ class Instance final : public Node {
   /// A message comes into the ring, whether the process runs or not. `number` tells copies apart.
   void Deposit(const message::Message& message, std::uint64_t number);
   [[nodiscard]] Keeping& keeping() { return *keeping_; }
-  /// Everything that waits for something here, in words; empty when nothing does. Without joins.
+  /// Everything that waits for something here, in words; empty when nothing does.
   [[nodiscard]] std::string Left() const;
-  /// Joins that wait for a branch.
-  [[nodiscard]] std::size_t joins() const { return scheduler_->joins(); }
 
  private:
   enum class End : std::uint8_t { kComputed, kCancelled, kFenced, kBroken };
