@@ -55,6 +55,7 @@ DatabaseNodeOptions OptionsFrom(const v1::DatabaseConfig& config) {
   if (config.acknowledge() != v1::RESULT_COPIES_UNSPECIFIED)
     options.acknowledge = config.acknowledge();
   options.store.holder_grace = base::Scaled(options.store.holder_grace);
+  options.store.keeper_grace = base::Scaled(options.store.keeper_grace);
   options.inbox.label = "database";
   node::ApplyRingConfig(config.ring(), options.inbox);
   return options;

@@ -26,8 +26,11 @@ struct JobStoreOptions {
   /// longer, by the time in which another database may still have the job as alive: until the job's
   /// deadline, and for its result_ttl_s.
   base::Duration tombstone_ttl = std::chrono::hours(1);
-  /// A holder that has not been alive for this long has lost its jobs.
+  /// A holder that has not been alive for this long has lost its jobs, if nobody keeps their work.
   base::Duration holder_grace = std::chrono::seconds(1);
+  /// The same if their keeper is not alive either. It may only be stopped: then it comes back under
+  /// a later incarnation with all that it keeps.
+  base::Duration keeper_grace = std::chrono::seconds(15);
   /// How long a claim to start a job holds, unless it is renewed. Scaled.
   base::Duration start_lease = std::chrono::seconds(2);
 };

@@ -260,8 +260,11 @@ class StoreShard {
   void FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailOrphans(const JobStore::IsAlive& is_alive);
-  [[nodiscard]] bool IsOrphan(const JobEntry& entry, const v1::WorkHolder& holder,
-                              const JobStore::IsAlive& is_alive) const
+  // Returns how long this must stay so before the holder's work is lost. Returns nullopt when the
+  // holder is alive, or a keeper has its work.
+  [[nodiscard]] std::optional<base::Duration> GraceOf(const JobEntry& entry,
+                                                      const v1::WorkHolder& holder,
+                                                      const JobStore::IsAlive& is_alive) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive, base::MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/mutex.h"
@@ -19,11 +20,13 @@ constexpr base::Duration kLongestHold = std::chrono::minutes(1);
 /// Jobs that a sweep handles before it releases the lock.
 constexpr std::size_t kJobsAtOnce = 256;
 
+// A keeper that was stopped for a while lives on under a later incarnation. One that was started
+// again has a later incarnation too, and says when it is asked that it keeps nothing.
 bool KeeperLives(const v1::WorkHolder& holder, const JobStore::IsAlive& is_alive) {
   if (holder.keeper().empty()) return false;
   v1::WorkHolder keeper = holder;
   keeper.set_node_id(holder.keeper());
-  keeper.set_incarnation(holder.keeper_incarnation());
+  keeper.set_incarnation(std::numeric_limits<std::uint64_t>::max());
   return is_alive(keeper);
 }
 
@@ -188,7 +191,7 @@ void StoreShard::FailOverdue(JobEntry& entry, const JobStore::IsAlive& is_alive)
   }
   std::string who;
   for (const v1::WorkHolder* holder : holders) {
-    if (is_alive && IsOrphan(entry, *holder, is_alive))
+    if (is_alive && GraceOf(entry, *holder, is_alive).has_value())
       return Fail(entry, "LOST", Died(*holder, is_alive));
     who += fmt::format("{}instance {} held the job in stage {}", who.empty() ? "" : " and ",
                        holder->node_id(), holder->stage());
@@ -211,11 +214,15 @@ void StoreShard::FailOrphans(const JobStore::IsAlive& is_alive) {
 }
 
 // A living keeper gives the work to somebody else.
-bool StoreShard::IsOrphan(const JobEntry& entry, const v1::WorkHolder& holder,
-                          const JobStore::IsAlive& is_alive) const {
-  if (is_alive(holder)) return false;
-  if (!KeeperLives(holder, is_alive)) return true;
-  return shared_.hooks.kept && !shared_.hooks.kept(entry.uid, holder);
+std::optional<base::Duration> StoreShard::GraceOf(const JobEntry& entry,
+                                                  const v1::WorkHolder& holder,
+                                                  const JobStore::IsAlive& is_alive) const {
+  const JobStoreOptions& options = shared_.options;
+  if (is_alive(holder)) return std::nullopt;
+  if (holder.keeper().empty()) return options.holder_grace;
+  if (!KeeperLives(holder, is_alive)) return options.keeper_grace;
+  if (!shared_.hooks.kept || shared_.hooks.kept(entry.uid, holder)) return std::nullopt;
+  return options.holder_grace;
 }
 
 void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_alive,
@@ -224,11 +231,12 @@ void StoreShard::FailIfOrphaned(JobEntry& entry, const JobStore::IsAlive& is_ali
   std::map<HolderKey, base::MonotonicTime> missing;
   std::string lost;
   for (const v1::WorkHolder* holder : job::LiveHolders(entry.record)) {
-    if (!IsOrphan(entry, *holder, is_alive)) continue;
+    const auto grace = GraceOf(entry, *holder, is_alive);
+    if (!grace.has_value()) continue;
     const auto known = entry.missing_since.find(KeyOf(*holder));
     const base::MonotonicTime since = known == entry.missing_since.end() ? now : known->second;
     missing.emplace(KeyOf(*holder), since);
-    if (lost.empty() && now - since >= shared_.options.holder_grace) lost = Died(*holder, is_alive);
+    if (lost.empty() && now - since >= *grace) lost = Died(*holder, is_alive);
   }
   entry.missing_since = std::move(missing);
   if (!lost.empty()) Fail(entry, "LOST", lost);

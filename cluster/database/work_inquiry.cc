@@ -10,6 +10,10 @@ constexpr base::Duration kAskTick = std::chrono::milliseconds(500);
 // Before the first question and between two. In this time a keeper gives the work away, and the
 // records of other databases come. Scaled.
 constexpr base::Duration kAskPause = std::chrono::seconds(5);
+// The same when the keeper is there under a later incarnation than the record names. It was stopped
+// for a while and has the work, or it was started again and has nothing: then nobody else will end
+// the job. Scaled.
+constexpr base::Duration kAskAgainPause = std::chrono::seconds(1);
 // A question that no sweep asked again for so long is settled. Or this process was stopped, and
 // what it knows is old. Scaled.
 constexpr base::Duration kAskForget = std::chrono::seconds(3);
@@ -38,8 +42,10 @@ bool WorkInquiry::IsKept(const base::Uid& uid, const v1::WorkHolder& holder) {
   if (is_new && questions_.size() >= kMaxOpen) return true;
   Question& question = questions_[work];
   if (is_new || now - question.seen >= base::Scaled(kAskForget)) {
-    question = {.keeper = {holder.keeper(), holder.keeper_incarnation()},
-                .next = now + base::Scaled(kAskPause)};
+    const bool same = view_.routing()->IsAlive(holder.keeper(), holder.keeper_incarnation());
+    question = {.keeper = holder.keeper(),
+                .pause = base::Scaled(same ? kAskPause : kAskAgainPause)};
+    question.next = now + question.pause;
   }
   question.seen = now;
   return question.denials < kDenials;
@@ -56,7 +62,7 @@ std::vector<std::pair<v1::Endpoint, std::vector<WorkInquiry::Work>>> WorkInquiry
   const auto routing = view_.routing();
   const base::MonotonicTime now = clock_.Now();
   std::vector<std::pair<v1::Endpoint, std::vector<Work>>> due;
-  std::map<std::pair<std::string, std::uint64_t>, std::vector<Work>> works;
+  std::map<std::string, std::vector<Work>> works;  // By their keepers.
   {
     const base::MutexLock lock(mutex_);
     std::erase_if(questions_, [&](const auto& entry) {
@@ -68,7 +74,7 @@ std::vector<std::pair<v1::Endpoint, std::vector<WorkInquiry::Work>>> WorkInquiry
     }
   }
   for (const v1::Endpoint& node : routing->table().alive()) {
-    const auto found = works.find({node.node_id(), node.incarnation()});
+    const auto found = works.find(node.node_id());
     if (found != works.end() && !found->second.empty())
       due.emplace_back(node, std::move(found->second));
   }
@@ -89,13 +95,13 @@ void WorkInquiry::AskKeeper(const v1::Endpoint& keeper, const std::vector<Work>&
     if (!answer->kept(i)) denied.push_back(works[static_cast<std::size_t>(i)].first);
   }
   const bool heard = denied.empty() || AskDatabases(denied);
-  const base::MonotonicTime next = clock_.Now() + base::Scaled(kAskPause);
+  const base::MonotonicTime now = clock_.Now();
   const base::MutexLock lock(mutex_);
   for (std::size_t i = 0; i < works.size(); ++i) {
     const auto known = questions_.find(works[i]);
     if (known == questions_.end()) continue;
     Question& question = known->second;
-    question.next = next;
+    question.next = now + question.pause;
     if (!answered) continue;
     const bool kept = answer->kept(static_cast<int>(i));
     if (kept || heard) question.denials = kept ? 0 : question.denials + 1;

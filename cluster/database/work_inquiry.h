@@ -28,7 +28,8 @@ namespace onepiece::database {
 /// So a keeper is asked when the record has named it beside the same dead holder for 5 s. It keeps
 /// nothing once it has said so twice, 5 s apart. That counts only if every other database was asked
 /// for its record of the job and answered, so that none of them has a newer one which is on its
-/// way. Whoever is paused, cut off or busy has said nothing. Times are scaled.
+/// way. Whoever is paused, cut off or busy has said nothing. A keeper under a later incarnation
+/// than the record names is asked after 1 s, and again after 1 s. Times are scaled.
 ///
 /// Ownership: owns its thread. Borrows the view and the clock.
 /// Threading: thread-safe. The ways are called on the thread of Start(), or in Ask().
@@ -67,9 +68,10 @@ class WorkInquiry {
   /// A job, and the bytes of a holder in its record: any change there is another question.
   using Work = std::pair<base::Uid, std::string>;
   struct Question {
-    std::pair<std::string, std::uint64_t> keeper;  ///< Its node id and incarnation.
-    base::MonotonicTime seen{};                    ///< When a record last had the entry.
-    base::MonotonicTime next{};                    ///< The keeper is not asked before.
+    std::string keeper;          ///< Its node id.
+    base::Duration pause{};      ///< Before each question.
+    base::MonotonicTime seen{};  ///< When a record last had the entry.
+    base::MonotonicTime next{};  ///< The keeper is not asked before.
     int denials = 0;
   };
 

@@ -72,6 +72,16 @@ std::size_t BytesOf(const message::Message& message) {
   return bytes;
 }
 
+/// Names where a message may go: to any instance of a stage, to the one where its branches meet, or
+/// to the databases of its job.
+std::string PlaceOf(const message::Header& header, const Routing& routing) {
+  if (IsResult(header)) return header.uid.ToString();
+  std::string place = header.app + "/" + header.stage;
+  if (routing.GraphOf(header.app).Predecessors(header.stage).size() < 2) return place;
+  const auto meeting = routing.MeetingPoint(header.app, header.stage, header.uid);
+  return meeting.has_value() ? place + "@" + meeting->node_id() : place;
+}
+
 }  // namespace
 
 base::Duration KeptPatience() { return base::Scaled(std::chrono::milliseconds(200)); }
@@ -193,19 +203,23 @@ bool KeptWork::Keeps(const v1::HeldWork& work) const {
 }
 
 void KeptWork::Look(const std::stop_token& stop) {
+  Refused refused;
   for (auto& [key, item] : Due()) {
     if (stop.stop_requested()) return;
-    LookAfter(key, std::move(item));
+    LookAfter(key, std::move(item), refused);
   }
 }
 
 std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
   const std::shared_ptr<const Routing> routing = view_.routing();
   const base::MonotonicTime now = clock_.Now();
+  const std::uint64_t incarnation = view_.self().incarnation();
   std::vector<std::pair<WorkKey, Item>> due;
   const base::MutexLock lock(mutex_);
   const bool changed = seen_epoch_ != routing->epoch();
+  const bool reborn = seen_incarnation_ != incarnation;
   seen_epoch_ = routing->epoch();
+  seen_incarnation_ = incarnation;
   for (auto at = items_.begin(); at != items_.end();) {
     Item& item = at->second;
     if (item.message.header.deadline <= now) {
@@ -215,7 +229,9 @@ std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
     const bool died = changed && item.state == State::kHeld &&
                       routing->IsOver(item.holder.node_id(), item.holder.incarnation(),
                                       item.holder.routing_epoch(), item.workflow_set);
-    if (died || item.next_look <= now) {
+    const bool renew = reborn && item.state == State::kHeld &&
+                       item.message.header.keeper_incarnation != incarnation;
+    if (died || renew || item.next_look <= now) {
       item.next_look = now + item.pause;
       item.pause = std::min(2 * item.pause, base::Scaled(kLongestPause));
       due.emplace_back(at->first, item);
@@ -228,7 +244,7 @@ std::vector<std::pair<WorkKey, KeptWork::Item>> KeptWork::Due() {
   return due;
 }
 
-void KeptWork::LookAfter(const WorkKey& key, Item item) {
+void KeptWork::LookAfter(const WorkKey& key, Item item, Refused& refused) {
   const absl::StatusOr<v1::JobRecord> record = ways_.ask(key.uid);
   const std::shared_ptr<const Routing> routing = view_.routing();
   Verdict verdict = Verdict::kWait;
@@ -246,7 +262,11 @@ void KeptWork::LookAfter(const WorkKey& key, Item item) {
   }
   if (verdict == Verdict::kDrop) return Drop(key, item);
   if (!PutBack(key, item)) return;  // Its receiver has said something meanwhile.
-  if (verdict == Verdict::kSend) SendAgain(key, std::move(item));
+  if (verdict == Verdict::kSend) return SendAgain(key, std::move(item), refused);
+  if (record.ok() && verdict == Verdict::kWait && item.state == State::kHeld &&
+      item.message.header.keeper_incarnation != view_.self().incarnation()) {
+    return Renew(key, std::move(item));
+  }
   if (verdict == Verdict::kQuarantine || verdict == Verdict::kLost) End(key, item, verdict);
 }
 
@@ -283,8 +303,26 @@ KeptWork::Verdict KeptWork::Judge(const v1::JobRecord& record, const Routing& ro
   return header.attempt >= kMaxAttempts ? Verdict::kLost : Verdict::kSend;
 }
 
-void KeptWork::SendAgain(const WorkKey& key, Item item) {
+void KeptWork::Renew(const WorkKey& key, Item item) {
+  const v1::Endpoint self = view_.self();
+  item.holder.set_keeper(self.node_id());
+  item.holder.set_keeper_incarnation(self.incarnation());
+  v1::UpdateJobRequest update;
+  update.set_uid(key.uid.ToString());
+  *update.add_placed() = item.holder;
+  if (const absl::Status told = ways_.report(update); told.ok()) {
+    item.message.header.keeper_incarnation = self.incarnation();
+  } else {
+    item.next_look = clock_.Now() + base::Scaled(kRetryPause);
+  }
+  PutBack(key, item);
+}
+
+void KeptWork::SendAgain(const WorkKey& key, Item item, Refused& refused) {
   message::Header& header = item.message.header;
+  const std::string place = PlaceOf(header, *view_.routing());
+  const auto least = refused.find(place);
+  if (least != refused.end() && item.bytes >= least->second) return;
   const v1::Endpoint self = view_.self();
   header.keeper = self.node_id();
   header.keeper_incarnation = self.incarnation();
@@ -294,6 +332,7 @@ void KeptWork::SendAgain(const WorkKey& key, Item item) {
     const std::string reason = base::GetReason(sent.status()).reason;
     const bool doubtful = reason == "OUTCOME_UNKNOWN";
     if (doubtful) item.state = State::kDoubtful;
+    if (!doubtful) refused[place] = item.bytes;
     item.next_look = clock_.Now() + base::Scaled(doubtful ? kDoubtPause : kRetryPause);
     PutBack(key, item);
     return;

@@ -71,6 +71,9 @@ struct KeptWorkOptions {
 /// after all. A job whose work has ended more instances than its workflow's `retries` allow is
 /// quarantined.
 ///
+/// A node that was stopped for a while is declared dead, and goes on under a later incarnation. It
+/// still has what it keeps, so it tells the records its new incarnation.
+///
 /// Each decision is made with the job's record, because the holder's last words may have been lost:
 /// what has ended, or was handed on already, is dropped. Whatever was given away is looked up again
 /// from time to time, so a lost word costs memory for some seconds only. Work of a job that no
@@ -151,13 +154,18 @@ class KeptWork {
   enum class Verdict : std::uint8_t { kWait, kDrop, kSend, kQuarantine, kLost };
 
   using Items = std::map<WorkKey, Item>;
+  /// The sizes of the least messages that nobody took in this look, by where they were to go.
+  /// Larger ones would wait as long for nothing, and those for other places would wait behind them.
+  using Refused = std::map<std::string, std::size_t>;
 
   // Drops what is out of date, and returns what must be looked after now.
   std::vector<std::pair<WorkKey, Item>> Due();
-  void LookAfter(const WorkKey& key, Item item);
+  void LookAfter(const WorkKey& key, Item item, Refused& refused);
   // Brings the item up to date with its job's record and says what to do with it.
   Verdict Judge(const v1::JobRecord& record, const Routing& routing, Item& item) const;
-  void SendAgain(const WorkKey& key, Item item);
+  void SendAgain(const WorkKey& key, Item item, Refused& refused);
+  // Says in the record of an item, which its holder has, under which incarnation it is kept now.
+  void Renew(const WorkKey& key, Item item);
   // Notes that the holder, which this table or an earlier one of its set names, has the item.
   static void Hold(const v1::WorkHolder& holder, const Routing& routing, Item& item);
   // Ends the job of the item.
@@ -178,6 +186,7 @@ class KeptWork {
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t seen_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the table that the last look had.
+  std::uint64_t seen_incarnation_ ABSL_GUARDED_BY(mutex_) = 0;  // Of this node, likewise.
   std::jthread thread_;
 };
 

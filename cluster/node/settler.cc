@@ -83,14 +83,16 @@ bool Settler::TellAll() {
     const Keeper& keeper = entry.first;
     std::vector<Word>& words = entry.second;
     const std::size_t before = words.size();
-    std::erase_if(words, [&](const Word& word) {
-      return word.deadline <= clock_.Now() ||
-             routing->IsOver(keeper.first, keeper.second, word.routing_epoch,
-                             routing->table().workflow_set());
-    });
+    // A keeper that was stopped for a while goes on under a later incarnation with all that it
+    // keeps.
     const auto& alive = routing->table().alive();
     const auto at = std::ranges::find_if(alive, [&](const v1::Endpoint& node) {
-      return node.node_id() == keeper.first && node.incarnation() == keeper.second;
+      return node.node_id() == keeper.first && node.incarnation() >= keeper.second;
+    });
+    std::erase_if(words, [&](const Word& word) {
+      return word.deadline <= clock_.Now() ||
+             (at == alive.end() && routing->IsOver(keeper.first, keeper.second, word.routing_epoch,
+                                                   routing->table().workflow_set()));
     });
     while (at != alive.end() && !words.empty()) {
       v1::SettleWorkRequest request;

@@ -21,7 +21,7 @@
 namespace onepiece::node {
 
 /// Sends what it is told to the keepers from its own thread, many works in one call. It repeats a
-/// call until the keeper answers. What is left of a keeper that is dead, or of a job whose deadline
+/// call until the keeper answers. What is left of a keeper that is gone, or of a job whose deadline
 /// is over, is of no use and is dropped. Beyond kMaxPending it drops what comes: its keeper then
 /// finds out from the job's record.
 ///

@@ -116,6 +116,18 @@ class WorkInquiryTest : public QObject {
     QVERIFY(!f.Sweep(12s));
   }
 
+  // It was stopped for a while, or started again.
+  void AKeeperThatCameBack_IsAskedSoon() {
+    for (const bool keeps : {true, false}) {
+      InquiryFixture f;
+      f.holder.set_keeper_incarnation(6);
+      f.keeps = keeps;
+      QVERIFY(f.Sweep(1s));
+      QCOMPARE(f.Sweep(3s), keeps);
+      QVERIFY(f.asked.size() >= 2);
+    }
+  }
+
   void AnotherHolder_IsAnotherQuestion() {
     InquiryFixture f;
     QVERIFY(!f.Sweep(12s));

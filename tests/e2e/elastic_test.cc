@@ -180,7 +180,7 @@ class ElasticTest : public ClusterFixture {
     return job.job.error().reason() == "LOST" &&
            job.job.error().message().find(killed.node) != std::string::npos &&
            job.at <= killed.at + seconds(5) && ended + seconds(1) >= killed.at &&
-           ended <= killed.at + seconds(20);
+           ended <= killed.at + seconds(40);
   }
 
   int AutomaticPlans() const {

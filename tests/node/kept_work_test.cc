@@ -16,6 +16,7 @@
 namespace onepiece::node {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 /// The node "keeper" sends the work of a job to the stage "draw", which instances d1 to d3 serve
@@ -94,8 +95,9 @@ struct KeptFixture {
   v1::RoutingTable table;
   message::Message message;
   v1::JobRecord record;
-  absl::Status record_error;
+  absl::Status record_error, report_error;
   absl::Status send_error;
+  std::string full_stage;  ///< Only messages to it meet `send_error`, unless it is empty.
   std::string taker = "d2";
   int asked = 0;
   std::function<void()> while_asked;
@@ -110,6 +112,7 @@ struct KeptFixture {
                  },
                  .report =
                      [this](const v1::UpdateJobRequest& update) {
+                       if (!report_error.ok()) return report_error;
                        for (const v1::WorkHolder& holder : update.placed())
                          job::Place(holder, 0, 0, record);
                        if (update.has_failed()) {
@@ -120,7 +123,8 @@ struct KeptFixture {
                      },
                  .send = [this](const message::Message& again) -> absl::StatusOr<Delivered> {
                    sent.push_back(again);
-                   if (!send_error.ok()) return send_error;
+                   const bool meets = full_stage.empty() || again.header.stage == full_stage;
+                   if (!send_error.ok() && meets) return send_error;
                    Delivered delivered{.attempt = again.header.attempt,
                                        .routing_epoch = view.routing()->epoch()};
                    delivered.endpoint.set_node_id(taker);
@@ -223,6 +227,77 @@ class KeptWorkTest : public QObject {
     QCOMPARE(sent.size(), std::size_t{3});
     QVERIFY(std::ranges::is_sorted(sent));
   }
+
+  // Each refusal takes a while. Work for another stage must not wait for those of a full one.
+  void Dead_WhoseStageIsFull_HoldsUpNoOtherStage() {
+    KeptFixture f;
+    f.message.artifacts.clear();
+    for (const char* const stage : {"draw", "draw", "draw", "show"}) {
+      f.message.header.uid = base::Uid::GenerateRandom();
+      f.message.header.stage = stage;
+      f.message.header.deadline += seconds(1);
+      f.kept.Keep(f.message);
+      f.kept.Placed(f.message.header, f.HolderOf("d1", 0));
+    }
+    f.while_asked = [&f] { f.record.clear_holders(); };  // One record stands for all.
+    f.send_error = base::MakeError(absl::StatusCode::kResourceExhausted, "RING_FULL", "");
+    f.full_stage = "draw";
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{2});
+    QCOMPARE(f.sent[1].header.stage, std::string("show"));
+    // None of them is forgotten, and the refused ones have the same attempt still.
+    f.send_error = absl::OkStatus();
+    f.clock.Advance(base::Scaled(seconds(1)));
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{5});
+    QCOMPARE(f.sent[4].header.attempt, 1u);
+  }
+
+  void Dead_SmallWorkIsTriedWhereLargeWorkWasRefused() {
+    KeptFixture f;
+    const std::string large(10, 'x'), small(2, 'x');
+    for (const std::string& bytes : {large, small, large}) {
+      f.message.artifacts = {message::BytesArtifact("text", "", bytes)};
+      f.message.header.uid = base::Uid::GenerateRandom();
+      f.message.header.deadline += seconds(1);
+      f.kept.Keep(f.message);
+      f.kept.Placed(f.message.header, f.HolderOf("d1", 0));
+    }
+    f.while_asked = [&f] { f.record.clear_holders(); };
+    f.send_error = base::MakeError(absl::StatusCode::kResourceExhausted, "RING_FULL", "");
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{2});
+    QCOMPARE(f.sent[1].artifacts.at(0).data.size(), small.size());
+  }
+
+  // This node was stopped for a while and taken for dead. It still has what it keeps.
+  void LaterIncarnation_IsToldToTheRecords() {
+    KeptFixture f;
+    f.Send("d1");
+    QCOMPARE(f.record.holders(0).keeper_incarnation(), std::uint64_t{1});
+    v1::Endpoint self = f.view.self();
+    self.set_incarnation(2);
+    f.view.SetSelf(self);
+    f.report_error = absl::UnavailableError("");
+    f.kept.Look();
+    QCOMPARE(f.record.holders(0).keeper_incarnation(), std::uint64_t{1});
+    f.report_error = absl::OkStatus();
+    f.clock.Advance(base::Scaled(seconds(1)));
+    f.kept.Look();
+    QCOMPARE(f.record.holders(0).keeper_incarnation(), std::uint64_t{2});
+    QCOMPARE(f.record.holders(0).node_id(), std::string("d1"));
+    QVERIFY(f.sent.empty());
+    // It is told once, and the work still goes to another when its holder dies.
+    const int asked = f.asked;
+    f.kept.Look();
+    QCOMPARE(f.asked, asked);
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{1});
+  }
+
   void Dead_WhatHadNotBegunCostsNoRetry() {
     KeptFixture f;
     f.table.mutable_workflows(0)->set_retries(0);
@@ -552,6 +627,27 @@ class KeptWorkTest : public QObject {
     QCOMPARE(settler.pending(), std::size_t{0});
     f.kept.Settle(told.works(0));
     QCOMPARE(f.kept.items(), std::size_t{0});
+  }
+
+  void Settler_TellsAKeeperThatCameBack() {
+    KeptFixture f;
+    f.kept.Keep(f.message);
+    f.Kill("keeper");
+    v1::Endpoint& back = *f.table.add_alive();
+    back.set_node_id("keeper");
+    back.set_incarnation(2);
+    f.Publish();
+    int told = 0;
+    Settler settler(
+        f.view,
+        [&](const v1::Endpoint& keeper, const v1::SettleWorkRequest& request) {
+          if (keeper.incarnation() == 2) told += request.works_size();
+          return absl::OkStatus();
+        },
+        f.clock);
+    settler.Completed(f.message.header);
+    QVERIFY(settler.TellAll());
+    QCOMPARE(told, 1);
   }
 
   void Settler_ForgetsADeadKeeper() {

@@ -105,6 +105,7 @@ void Instance::MaybeDie(const runtime::WorkItem& item) {
   if (found == cluster_.poison.end() || found->second != stage_) return;
   world().After(Duration::zero(), [this, life = world().At(id_).life] {
     if (!world().Listens({id_, life})) return;
+    cluster_.ledger.Killed(id_);
     world().Kill(id_);
     world().After(world().Between(200ms, 4s), [this] {
       if (!world().At(id_).alive) Start();

@@ -115,7 +115,8 @@ void Ledger::Ended(const v1::JobRecord& record, const std::string& by) {
   if (record.job().error().reason() == "QUARANTINED") CheckQuarantined(record);
 }
 
-// Work is lost with its holder and its keeper, or after many attempts.
+// Work is lost with its holder and the memory of its keeper, or after many attempts. A keeper that
+// was only stopped comes back with all that it keeps.
 void Ledger::CheckLost(const v1::JobRecord& record) {
   // The record may know of a later attempt by now.
   auto holders = holders_[*base::Uid::Parse(record.job().uid())];
@@ -123,11 +124,15 @@ void Ledger::CheckLost(const v1::JobRecord& record) {
     holders.insert(
         {{holder.node_id(), holder.incarnation()}, {holder.keeper(), holder.keeper_incarnation()}});
   }
-  const auto died = [this](const Incarnation& node) {
-    return node.first.empty() || dead_.contains(node);
+  const auto forgot = [this](const Incarnation& keeper) {
+    const auto killed = killed_.find(keeper.first);
+    return keeper.first.empty() ||
+           (killed != killed_.end() && killed->second >= registered_[keeper]);
   };
-  const bool both = std::ranges::any_of(
-      holders, [&](const auto& pair) { return died(pair.first) && died(pair.second); });
+  const bool both = std::ranges::any_of(holders, [&](const auto& pair) {
+    const bool died = pair.first.first.empty() || dead_.contains(pair.first);
+    return died && forgot(pair.second);
+  });
   const bool given_up =
       record.job().error().message().find(" instances, and none") != std::string::npos;
   if (!both && !given_up) {

@@ -36,6 +36,12 @@ class Ledger {
   void Died(const std::string& node, std::uint64_t incarnation) {
     dead_.insert({node, incarnation});
   }
+  /// A process has come, or has come back, under this incarnation.
+  void Registered(const std::string& node, std::uint64_t incarnation) {
+    registered_[{node, incarnation}] = world_.Now();
+  }
+  /// The process has died with all that it had in its memory.
+  void Killed(const std::string& node) { killed_[node] = world_.Now(); }
   /// An instance has taken this work in. `address` tells its lives apart.
   void Taken(const message::Header& header, const Incarnation& by, const std::string& address);
   /// An instance begins to compute, and has computed.
@@ -70,6 +76,8 @@ class Ledger {
 
   World& world_;
   std::set<Incarnation> dead_;
+  std::map<Incarnation, base::MonotonicTime> registered_;
+  std::map<std::string, base::MonotonicTime> killed_;  // When each died last.
   /// Who had work of a job, and who kept it.
   std::map<base::Uid, std::set<std::pair<Incarnation, Incarnation>>> holders_;
   std::map<base::Uid, v1::Job> told_;

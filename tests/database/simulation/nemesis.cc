@@ -55,6 +55,7 @@ void Nemesis::Start(const std::string& node) {
 void Nemesis::KillFor(const std::string& node, Duration lasts) {
   if (!world_.At(node).alive) return;
   ++faults_["kills"];
+  cluster_.ledger.Killed(node);
   world_.Kill(node);
   world_.After(lasts, [this, node] { Start(node); });
 }

@@ -57,6 +57,7 @@ bool NodeManager::Report(const std::string& node, std::uint64_t incarnation,
   known.heard = world_.Now();
   if (incarnation > known.incarnation) {
     if (known.incarnation > 0) ledger_.Died(node, known.incarnation);
+    ledger_.Registered(node, incarnation);
     known = {.incarnation = incarnation,
              .address = address,
              .stage = stage,
