@@ -82,10 +82,13 @@ JobReporter::~JobReporter() { Close(); }
 
 void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress) {
   const base::MutexLock lock(mutex_);
+  const auto known = pending_.find(uid);
+  const bool replaces = known != pending_.end() && known->second.back().progress_only;
+  // Progress is dropped without a word: the next step brings a newer one. No queue may be left
+  // empty, so this is asked before a new job gets one.
+  if (!replaces && pending_count_ >= kMaxPending) return;
   auto& queue = pending_[uid];
-  if (queue.empty() || !queue.back().progress_only) {
-    // Progress is dropped without a word: the next step brings a newer one.
-    if (pending_count_ >= kMaxPending) return;
+  if (!replaces) {
     queue.push_back({.request = {}, .progress_only = true});
     ++pending_count_;
   }
@@ -107,12 +110,12 @@ std::size_t JobReporter::pending() const {
   return pending_count_;
 }
 
-void JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
+bool JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
   base::MutexLock lock(mutex_);
-  clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
-                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                     return !pending_.contains(uid) && !sending_.contains(uid);
-                   });
+  return clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
+                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                            return !pending_.contains(uid) && !sending_.contains(uid);
+                          });
 }
 
 void JobReporter::Main(const std::stop_token& stop) {

@@ -56,8 +56,9 @@ class JobReporter {
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
   /// Reports anything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
-  /// Waits until a database has what was reported of the job so far, for `limit` at most.
-  void AwaitSent(const base::Uid& uid, base::Duration limit);
+  /// Waits until a database has what was reported of the job so far, for `limit` at most. Returns
+  /// whether that is so.
+  bool AwaitSent(const base::Uid& uid, base::Duration limit);
   /// Makes one last attempt at each pending update that is not progress, jobs that have ended
   /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
   void Close() { thread_ = {}; }
@@ -92,7 +93,7 @@ class JobReporter {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // None is empty.
   std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::minstd_rand random_;                              // Used by the thread only.
   std::set<base::Uid> sending_ ABSL_GUARDED_BY(mutex_);  // Of this round, and not sent yet.

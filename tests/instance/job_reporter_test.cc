@@ -267,8 +267,10 @@ class JobReporterTest : public QObject {
       f.reporter->Report(jobs.back(), Failed());
     }
     QVERIFY(f.reporter->full());
-    f.reporter->ReportProgress(base::Uid::GenerateRandom(), Step(1));
+    const auto dropped = base::Uid::GenerateRandom();
+    f.reporter->ReportProgress(dropped, Step(1));
     QCOMPARE(f.reporter->pending(), jobs.size() + 1);
+    QVERIFY(f.reporter->AwaitSent(dropped, base::Duration::zero()));  // Nothing of it is left.
     f.database.Set(false, false);
     QCOMPARE(f.database.WaitForUpdates(jobs.size() + 1).size(), jobs.size() + 1);
   }
