@@ -33,6 +33,10 @@ namespace onepiece::instance {
 /// possible. Beyond kMaxPending only progress is dropped. Whoever takes work in asks full() first,
 /// so that what is held bounds what can still be reported.
 ///
+/// A proposed end that an answer shows may vanish with the database that proposes it. So the job
+/// goes on, and its record is asked for every second (scaled), or with the job's next update, until
+/// the databases have settled the end or none is proposed.
+///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
 /// Blocking: reports never block. AwaitSent blocks for its limit at most. Close blocks for the call
@@ -41,6 +45,7 @@ class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
   /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
+  /// Not for an end that is only proposed.
   using Ended = std::function<void(const base::Uid&)>;
   /// Called with every record that an answer brings.
   using Answered = std::function<void(const v1::JobRecord&)>;
@@ -62,7 +67,7 @@ class JobReporter {
   /// Makes one last attempt at each pending update that is not progress, jobs that have ended
   /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
   void Close() { thread_ = {}; }
-  /// Returns the number of updates that no database has yet.
+  /// Returns the number of updates that no database has yet, and of jobs whose record is asked for.
   [[nodiscard]] std::size_t pending() const;
   /// Returns whether kMaxPending updates wait, so that no more work should be taken in.
   [[nodiscard]] bool full() const { return pending() >= kMaxPending; }
@@ -71,12 +76,17 @@ class JobReporter {
   struct Pending {
     v1::UpdateJobRequest request;
     bool progress_only = false;
+    bool question = false;  ///< An empty update, the only one of its job: has its end been settled?
     /// When a database first did not take it, or none. This is logged once.
     std::optional<base::MonotonicTime> refused;
     base::MonotonicTime due{};  ///< It is not tried before.
     base::Duration pause{};     ///< The last pause, without jitter.
   };
-  enum class Answer : std::uint8_t { kDone, kAgain };
+  enum class Answer : std::uint8_t {
+    kDone,
+    kProposed,  ///< It is done, and the job may end soon.
+    kAgain
+  };
 
   void Main(const std::stop_token& stop);
   // Takes kFlushLimit in all.
@@ -84,6 +94,12 @@ class JobReporter {
   // Sends the pending updates of every job that are due.
   void SendRound();
   Answer Send(const base::Uid& uid, Pending& pending);
+  // Puts an update behind those of its job. It is a question too, so it replaces one.
+  void Add(const base::Uid& uid, Pending pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Puts what is left of a round before the updates that came meanwhile.
+  void PutBack(const base::Uid& uid, std::deque<Pending> left, Answer last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSent(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Says when the update, which a database did not take, is tried next.
   void BackOff(Pending& pending);
 

@@ -162,7 +162,9 @@ class JobReporterTest : public QObject {
     const auto uid = base::Uid::GenerateRandom();
     f.database.proposed = v1::Job::FAILED;
     f.reporter->Report(uid, Failed());
-    QCOMPARE(f.database.WaitForUpdates(3).size(), std::size_t{3});
+    const auto updates = f.database.WaitForUpdates(3);
+    QVERIFY(updates.size() >= 3);
+    for (const v1::UpdateJobRequest& update : updates) QVERIFY(update.has_failed());
     QCOMPARE(f.reporter->pending(), std::size_t{1});
     f.database.state = v1::Job::FAILED;
     QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
@@ -336,6 +338,50 @@ class JobReporterTest : public QObject {
     f.reporter.reset();
     const base::MutexLock lock(f.mutex);
     QVERIFY(f.ended == std::vector{uid});
+  }
+
+  // A database that dies now takes the proposal with it, and then the job's work is still wanted.
+  void Answer_ThatAnEndIsOnlyProposed_IsAskedForUntilItIsSettled() {
+    base::ManualClock clock;
+    FakeDatabase database;
+    std::atomic<int> ended = 0;
+    JobReporter reporter(
+        [&](const v1::UpdateJobRequest& request) { return database.Update(request); },
+        [&](const base::Uid&) { ++ended; }, clock);
+    const auto until = [&](const std::function<bool()>& predicate) {
+      const auto look = [&] {
+        clock.Advance(std::chrono::milliseconds(50));
+        return predicate();
+      };
+      return QTest::qWaitFor(look, 20000);
+    };
+    const auto asks = [&](int calls) {
+      return until([&, enough = database.calls() + calls] { return database.calls() >= enough; });
+    };
+    const auto uid = base::Uid::GenerateRandom();
+    database.proposed = v1::Job::CANCELLED;
+    reporter.ReportProgress(uid, Step(1));
+    QVERIFY(asks(3));
+    // A question holds up neither those who wait for the job's updates, nor the next update.
+    QVERIFY(until([&] { return reporter.AwaitSent(uid, base::Duration::zero()); }));
+    reporter.ReportProgress(uid, Step(2));
+    QVERIFY(until([&] {
+      return std::ranges::any_of(
+          database.WaitForUpdates(0),
+          [](const v1::UpdateJobRequest& update) { return update.progress().step() == 2; });
+    }));
+    database.Set(/*away=*/true, /*held=*/false);
+    QVERIFY(asks(2));
+    database.proposed = v1::Job::STATE_UNSPECIFIED;
+    database.Set(false, false);
+    QVERIFY(until([&] { return reporter.pending() == 0; }));
+    QCOMPARE(ended, 0);
+    database.proposed = v1::Job::CANCELLED;
+    reporter.ReportProgress(uid, Step(3));
+    QVERIFY(asks(2));
+    database.state = v1::Job::CANCELLED;
+    QVERIFY(until([&] { return reporter.pending() == 0; }));
+    QCOMPARE(ended, 1);
   }
 
   void Destructor_SendsWhatIsPending() {

@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr Duration kInstanceUpkeep = 200ms;
 constexpr Duration kTurn = 1s;
 constexpr Duration kBegunLimit = 1s;
+constexpr Duration kAskPause = 1s;
 
 }  // namespace
 
@@ -273,7 +274,8 @@ void Instance::Report(const base::Uid& uid, v1::UpdateJobRequest update) {
   if (idle) world().Spawn(id_, [this, uid] { Tell(uid); });
 }
 
-// As JobReporter: in order for each job, and again until the answer is definite.
+// As JobReporter: in order for each job, and again until the answer is definite. A job whose end is
+// proposed is asked for until the end is settled.
 void Instance::Tell(const base::Uid& uid) {
   Duration pause = 200ms;
   while (!updates_.at(uid).empty()) {
@@ -281,25 +283,35 @@ void Instance::Tell(const base::Uid& uid) {
     const auto record = records_->Update(update);
     if (record.ok()) Answered(uid, *record);
     const absl::Status& status = record.status();
-    if (status.ok() || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-        absl::IsFailedPrecondition(status)) {
-      updates_.at(uid).pop_front();
-      pause = 200ms;
-    } else {
+    const bool is_open = record.ok() && !job::IsTerminal(record->job().state());
+    const bool proposed = is_open && record->has_proposed();
+    const bool is_end = update.has_failed() || update.cancelled();
+    const bool definite = status.ok() || absl::IsNotFound(status) ||
+                          absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+    if (!definite || (proposed && is_end)) {
       world().Sleep(world().Between(pause / 2, pause));
       pause = std::min<Duration>(2 * pause, 3s);
+      continue;
     }
+    updates_.at(uid).pop_front();
+    pause = 200ms;
+    if (!proposed || !updates_.at(uid).empty()) continue;
+    const base::MonotonicTime asks = world().Now() + kAskPause;
+    while (updates_.at(uid).empty() && world().Now() < asks) world().Sleep(50ms);
+    v1::UpdateJobRequest question;
+    question.set_uid(uid.ToString());
+    if (updates_.at(uid).empty()) updates_.at(uid).push_back(std::move(question));
   }
   updates_.erase(uid);
 }
 
 // As JobReporter::Send and instance::FenceBy.
 void Instance::Answered(const base::Uid& uid, const v1::JobRecord& record) {
-  const auto state = record.has_proposed() ? record.proposed().state() : record.job().state();
-  const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
-  if (!open && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
-  if (job::IsTerminal(record.job().state())) scheduler_->DropJoins(uid, record.run());
-  if (!open) return;
+  const v1::Job::State state = record.job().state();
+  const bool is_over = job::IsTerminal(state);
+  if (is_over && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
+  if (is_over) scheduler_->DropJoins(uid, record.run());
+  if (is_over || record.has_proposed()) return;
   scheduler_->FenceRun(uid, record.run());
   for (const v1::WorkHolder& holder : record.holders()) {
     if (holder.node_id() == id_ || holder.attempt() == 0) continue;
