@@ -109,6 +109,7 @@ void JobReporter::Add(const base::Uid& uid, Pending pending) {
     queue.pop_back();
     --pending_count_;
   }
+  pending.number = ++last_number_;
   queue.push_back(std::move(pending));
   ++pending_count_;
   changed_.NotifyAll();
@@ -122,13 +123,46 @@ std::size_t JobReporter::pending() const {
 bool JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
   base::MutexLock lock(mutex_);
   return clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
-                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return IsSent(uid); });
+                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !LastOf(uid); });
 }
 
-bool JobReporter::IsSent(const base::Uid& uid) const {
-  const auto known = pending_.find(uid);
-  const bool waits = known != pending_.end() && !known->second.back().question;
-  return !waits && !sending_.contains(uid);
+void JobReporter::WhenAnswered(const base::Uid& uid, std::function<void()> then) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (const std::optional<std::uint64_t> last = LastOf(uid)) {
+      if (waiters_count_ >= kMaxPending) {
+        spdlog::warn("uid={} {} others wait already for answers about their jobs", uid.ToString(),
+                     waiters_count_);
+        return;
+      }
+      waiters_[uid].push_back({*last, std::move(then)});
+      ++waiters_count_;
+      return;
+    }
+  }
+  then();
+}
+
+std::optional<std::uint64_t> JobReporter::LastOf(const base::Uid& uid) const {
+  const auto waits = pending_.find(uid);
+  if (waits != pending_.end() && !waits->second.back().question) return waits->second.back().number;
+  const auto sent = sending_.find(uid);
+  if (sent != sending_.end()) return sent->second;
+  return std::nullopt;
+}
+
+std::vector<JobReporter::Waiter> JobReporter::TakeWaiters(const base::Uid& uid,
+                                                          std::uint64_t number) {
+  std::vector<Waiter> taken;
+  const auto known = waiters_.find(uid);
+  if (known == waiters_.end()) return taken;
+  // A later one waits for the same update, or for a later one.
+  const auto rest = std::ranges::upper_bound(known->second, number, {}, &Waiter::number);
+  taken.assign(std::make_move_iterator(known->second.begin()), std::make_move_iterator(rest));
+  known->second.erase(known->second.begin(), rest);
+  if (known->second.empty()) waiters_.erase(known);
+  waiters_count_ -= taken.size();
+  return taken;
 }
 
 void JobReporter::Main(const std::stop_token& stop) {
@@ -158,13 +192,28 @@ void JobReporter::Flush() {
       const bool ended =
           std::ranges::any_of(queue, [](const Pending& pending) { return IsEnd(pending.request); });
       if (ended != ends) continue;
-      for (Pending& pending : queue) {
-        if (pending.progress_only || pending.question) continue;
-        if (clock_.Now() < until && Send(uid, pending) != Answer::kAgain) continue;
-        spdlog::warn("uid={} update of the job record was not sent: {}", uid.ToString(),
-                     pending.request.ShortDebugString());
-      }
+      FlushJob(uid, queue, until);
     }
+  }
+}
+
+void JobReporter::FlushJob(const base::Uid& uid, std::deque<Pending>& queue,
+                           base::MonotonicTime until) {
+  bool taken = true;
+  for (Pending& pending : queue) {
+    const bool wanted = !pending.progress_only && !pending.question;
+    if (wanted && (clock_.Now() >= until || Send(uid, pending) == Answer::kAgain)) {
+      taken = false;
+      spdlog::warn("uid={} update of the job record was not sent: {}", uid.ToString(),
+                   pending.request.ShortDebugString());
+    }
+    if (!taken) continue;
+    std::vector<Waiter> waiters;
+    {
+      const base::MutexLock lock(mutex_);
+      waiters = TakeWaiters(uid, pending.number);
+    }
+    for (const Waiter& waiter : waiters) waiter.then();
   }
 }
 
@@ -176,7 +225,7 @@ void JobReporter::SendRound() {
     for (auto job = pending_.begin(); job != pending_.end();) {
       const auto next = std::next(job);
       if (job->second.front().due <= now) {
-        sending_.insert(job->first);
+        sending_.emplace(job->first, job->second.back().number);
         round.insert(pending_.extract(job));
       }
       job = next;
@@ -184,17 +233,25 @@ void JobReporter::SendRound() {
   }
   for (auto& [uid, queue] : round) {
     std::size_t sent = 0;
+    std::uint64_t answered = 0;
     Answer last = Answer::kDone;
     // The first update that must be retried holds up those behind it, which keeps the order of the
     // job's updates. Other jobs go on.
     while (!queue.empty() && (last = Send(uid, queue.front())) != Answer::kAgain) {
+      answered = queue.front().number;
       queue.pop_front();
       ++sent;
     }
-    const base::MutexLock lock(mutex_);
-    pending_count_ -= sent;
+    base::MutexLock lock(mutex_);
     sending_.erase(uid);
     PutBack(uid, std::move(queue), last);
+    // Taken under this lock, because from now on nobody waits for what has been answered.
+    const std::vector<Waiter> waiters = TakeWaiters(uid, answered);
+    lock.Unlock();
+    for (const Waiter& waiter : waiters) waiter.then();
+    // Whoever sees that nothing is pending may rely on what the waiters have done.
+    lock.Lock();
+    pending_count_ -= sent;
     changed_.NotifyAll();
   }
 }

@@ -9,9 +9,9 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -64,6 +64,10 @@ class JobReporter {
   /// Waits until a database has what was reported of the job so far, for `limit` at most. Returns
   /// whether that is so.
   bool AwaitSent(const base::Uid& uid, base::Duration limit);
+  /// Calls `then` when what was reported of the job so far has had a definite answer: at once when
+  /// it has, and else on the reporter's thread. It is not called for an update that no database
+  /// took before Close. Beyond kMaxPending of them that wait, `then` is dropped, with a warning.
+  void WhenAnswered(const base::Uid& uid, std::function<void()> then);
   /// Makes one last attempt at each pending update that is not progress, jobs that have ended
   /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
   void Close() { thread_ = {}; }
@@ -81,6 +85,11 @@ class JobReporter {
     std::optional<base::MonotonicTime> refused;
     base::MonotonicTime due{};  ///< It is not tried before.
     base::Duration pause{};     ///< The last pause, without jitter.
+    std::uint64_t number = 0;   ///< Updates that came later have larger ones.
+  };
+  struct Waiter {
+    std::uint64_t number = 0;  ///< Of the last update that it waits for.
+    std::function<void()> then;
   };
   enum class Answer : std::uint8_t {
     kDone,
@@ -91,6 +100,7 @@ class JobReporter {
   void Main(const std::stop_token& stop);
   // Takes kFlushLimit in all.
   void Flush();
+  void FlushJob(const base::Uid& uid, std::deque<Pending>& queue, base::MonotonicTime until);
   // Sends the pending updates of every job that are due.
   void SendRound();
   Answer Send(const base::Uid& uid, Pending& pending);
@@ -99,7 +109,12 @@ class JobReporter {
   // Puts what is left of a round before the updates that came meanwhile.
   void PutBack(const base::Uid& uid, std::deque<Pending> left, Answer last)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsSent(const base::Uid& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the number of the job's last update that waits for its answer, or none.
+  std::optional<std::uint64_t> LastOf(const base::Uid& uid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes and returns what waits for the job's updates up to this one.
+  std::vector<Waiter> TakeWaiters(const base::Uid& uid, std::uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Says when the update, which a database did not take, is tried next.
   void BackOff(Pending& pending);
 
@@ -111,8 +126,12 @@ class JobReporter {
   base::CondVar changed_;
   std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // None is empty.
   std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::minstd_rand random_;                              // Used by the thread only.
-  std::set<base::Uid> sending_ ABSL_GUARDED_BY(mutex_);  // Of this round, and not sent yet.
+  std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::minstd_rand random_;  // Used by the thread only.
+  // The jobs of this round that are not through, with the number of their last update.
+  std::map<base::Uid, std::uint64_t> sending_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, std::vector<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::size_t waiters_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread thread_;
 };
 

@@ -123,12 +123,19 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   return std::nullopt;
 }
 
-// The keepers of the item's messages need them no longer. They are not told when a job has failed:
-// they find that out from the record, and until it says so, this instance may die and take the word
-// with it.
+// The keepers of the item's messages need them no longer when the job's record names who has the
+// outputs. Before that, this instance may die and take the word with it, and the record would name
+// a dead holder and keepers that keep nothing, which is a lost job. For the same reason keepers are
+// not told when a job has failed: they find that out from the record.
 void WorkDelivery::Completed(const runtime::WorkItem& item) {
-  for (const message::Message& part : item.parts) parts_.settler.Completed(part.header);
-  if (item.parts.empty()) parts_.settler.Completed(item.message.header);
+  std::vector<message::Header> done;
+  for (const message::Message& part : item.parts) done.push_back(part.header);
+  if (item.parts.empty()) done.push_back(item.message.header);
+  parts_.updates.WhenAnswered(item.message.header.uid,
+                              [&settler = parts_.settler, done = std::move(done)] {
+                                for (const message::Header& header : done)
+                                  settler.Completed(header);
+                              });
 }
 
 void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
@@ -164,7 +171,8 @@ absl::Status WorkDelivery::Forward(const runtime::WorkItem& item, Open& open) {
     // should it come back, and the record believes the later holder.
     message.header.attempt = item.message.header.attempt + 1;
     message.header.routing_epoch = table->epoch();
-    // Its keeper stays the same, and is told who has the message now.
+    // Its keeper stays the same, and is told at once who has the message now: it goes on keeping
+    // it, and whoever it gave it to next would have this attempt too.
     ONEPIECE_ASSIGN_OR_RETURN(const v1::WorkHolder holder, SendToStage(message, open));
     parts_.settler.Moved(came, holder);
     *update.add_placed() = holder;

@@ -340,6 +340,56 @@ class JobReporterTest : public QObject {
     QVERIFY(f.ended == std::vector{uid});
   }
 
+  void WhenAnswered_WaitsForWhatWasReportedBefore() {
+    ReporterFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    std::atomic<int> first = 0, second = 0;
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QCOMPARE(first, 1);  // Nothing is pending.
+    f.database.Set(/*away=*/true, /*held=*/false);
+    f.reporter->Report(uid, Failed());
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QVERIFY(f.database.WaitForCalls(2));
+    QCOMPARE(first, 1);
+    const int before = f.database.calls();
+    f.database.Set(false, /*held=*/true);
+    // The call is on its way, and what is reported now goes with the next one.
+    QVERIFY(f.database.WaitForCalls(before + 1));
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QCOMPARE(first, 1);
+    v1::UpdateJobRequest timing;
+    timing.mutable_timing()->set_stage("a");
+    f.reporter->Report(uid, timing);
+    f.reporter->WhenAnswered(uid, [&] { ++second; });
+    f.reporter->WhenAnswered(base::Uid::GenerateRandom(), [&] { ++second; });
+    QCOMPARE(second, 1);
+    f.database.Set(false, false);
+    QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
+    QCOMPARE(first, 3);
+    QCOMPARE(second, 2);
+    // A job that no database knows has no record that could say more.
+    f.database.Refuse(absl::StatusCode::kNotFound);
+    f.reporter->Report(uid, Failed());
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QTRY_COMPARE(first, 4);
+  }
+
+  void WhenAnswered_AtTheEnd_IsCalledForWhatADatabaseTook() {
+    for (const bool away : {false, true}) {
+      ReporterFixture f;
+      const auto uid = base::Uid::GenerateRandom();
+      f.database.Set(/*away=*/true, /*held=*/false);
+      f.reporter->Report(uid, Failed());
+      QVERIFY(f.database.WaitForCalls(1));
+      f.reporter->ReportProgress(uid, Step(1));
+      int told = 0;
+      f.reporter->WhenAnswered(uid, [&] { ++told; });
+      f.database.Set(away, false);
+      f.reporter.reset();
+      QCOMPARE(told, away ? 0 : 1);
+    }
+  }
+
   // A database that dies now takes the proposal with it, and then the job's work is still wanted.
   void Answer_ThatAnEndIsOnlyProposed_IsAskedForUntilItIsSettled() {
     base::ManualClock clock;
