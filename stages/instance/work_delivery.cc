@@ -8,6 +8,7 @@
 #include "cluster/job/job_record.h"
 #include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
+#include "stages/instance/keepers.h"
 #include "stages/instance/result_delivery.h"
 #include "stages/runtime/stage_runner.h"
 
@@ -24,6 +25,11 @@ constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 // Nobody took it now, but somebody may take it later.
 bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+// Nobody took it before the instance had to end its sends.
+bool IsUntaken(const absl::Status& status) {
+  return IsPassing(status) || absl::IsCancelled(status);
 }
 
 void SetDuration(google::protobuf::Duration* out, base::Duration value) {
@@ -81,7 +87,7 @@ std::string WorkDelivery::DestinationOf(const runtime::FinishedWork& work) const
 
 std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
-  if (parts_.former_set.FailIfLate(header)) return std::nullopt;
+  if (parts_.former_set.FailIfLate(work.item)) return std::nullopt;
   if (parts_.scheduler.IsFenced(header)) {
     spdlog::info("uid={} stage={} run {} is dropped: a later run of the job is here",
                  header.uid.ToString(), header.stage, job::RunSequence(header.run));
@@ -97,7 +103,8 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     return std::nullopt;
   }
   if (!work.outputs.ok() && !elsewhere) {
-    parts_.updates.Fail(header, work.outputs.status());
+    const bool stopped = parts_.leaving && absl::IsCancelled(work.outputs.status());
+    if (!stopped || !IsLeft(work.item)) parts_.updates.Fail(header, work.outputs.status());
     return std::nullopt;
   }
   if (elsewhere && work.open.empty() && StaysHere(header)) {
@@ -112,6 +119,7 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
   if (sent.ok() && !elsewhere) Completed(work.item);
   if (sent.ok()) return std::nullopt;
+  if (parts_.leaving && IsUntaken(sent) && IsLeft(work.item)) return std::nullopt;
   if (handed_over && parts_.leaving) {
     parts_.updates.FailStopped(header);
     return std::nullopt;
@@ -140,14 +148,30 @@ void WorkDelivery::Completed(const runtime::WorkItem& item) {
 
 void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
   const auto until = parts_.clock.Now() + base::Scaled(kSendLeftLimit);
-  for (const auto& item : left) {
+  const auto send = [&](const runtime::WorkItem& item) -> absl::Status {
     const message::Header& header = item.message.header;
-    const auto point =
-        parts_.view.routing()->MeetingPoint(header.app, header.stage, header.uid, node_id_);
+    const auto table = parts_.view.routing();
+    ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, header));
+    const bool others =
+        table->MeetingPoint(header.app, header.stage, header.uid, node_id_).has_value();
+    if (!others || parts_.clock.Now() >= until) return absl::UnavailableError("nobody took it");
     Open open;
-    if (!point.has_value() || parts_.clock.Now() >= until || !Forward(item, open).ok())
-      parts_.updates.FailStopped(header);
+    return Forward(item, open);
+  };
+  for (const auto& item : left) {
+    const absl::Status sent = send(item);
+    if (sent.ok() || (IsUntaken(sent) && IsLeft(item))) continue;
+    parts_.updates.FailStopped(item.message.header);
   }
+}
+
+// Whoever keeps the work gives it to another instance when this one is gone, so its job need not
+// fail.
+bool WorkDelivery::IsLeft(const runtime::WorkItem& item) const {
+  if (!IsKept(item, *parts_.view.routing(), node_id_)) return false;
+  const message::Header& header = item.message.header;
+  spdlog::info("uid={} stage={} is left to whoever keeps it", header.uid.ToString(), header.stage);
+  return true;
 }
 
 // The drain passes work on to the other instances of the stage. When there are none any more, but
