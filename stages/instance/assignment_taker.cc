@@ -82,7 +82,7 @@ void AssignmentTaker::LeaveSet(std::uint64_t epoch) {
   while (auto item = parts_.scheduler.Take()) late.push_back(*std::move(item));
   // This is the last chance to keep the old table: the agent drops it when Assign returns.
   auto former = std::make_shared<FormerSet>(parts_.view.routing(), parts_.clock);
-  for (const auto& item : late) former->Fail(item.message.header, config_.node().node_id());
+  for (const auto& item : late) former->Fail(item, config_.node().node_id());
   parts_.former_set.Replace(std::move(former));
 }
 

@@ -7,6 +7,7 @@
 #include "cluster/message/sender_name.h"
 #include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
+#include "stages/instance/keepers.h"
 
 namespace onepiece::instance {
 namespace {
@@ -39,8 +40,14 @@ bool FormerSet::Sent(const message::Header& header, const node::Routing& now) co
   return Knows(*table_, header.sender) && !Knows(now, header.sender);
 }
 
-void FormerSet::Fail(const message::Header& header, const std::string& node_id) {
+void FormerSet::Fail(const runtime::WorkItem& item, const std::string& node_id) {
+  const message::Header& header = item.message.header;
   const absl::Status why = WorkflowSetLeft(table_->table().workflow_set());
+  if (IsKept(item, *table_, node_id)) {
+    spdlog::info("uid={} stage={} is left to whoever keeps it: {}", header.uid.ToString(),
+                 header.stage, base::Message(why));
+    return;
+  }
   spdlog::warn("uid={} stage={} from {} failed: {}", header.uid.ToString(), header.stage,
                header.sender, base::Message(why));
   v1::UpdateJobRequest request;
@@ -54,10 +61,10 @@ void FormerSet::Fail(const message::Header& header, const std::string& node_id) 
 FormerSetFilter::FormerSetFilter(std::string node_id, const node::ClusterView& view)
     : node_id_(std::move(node_id)), view_(view) {}
 
-bool FormerSetFilter::FailIfLate(const message::Header& header) {
+bool FormerSetFilter::FailIfLate(const runtime::WorkItem& item) {
   const base::MutexLock lock(mutex_);
-  if (!former_ || !former_->Sent(header, *view_.routing())) return false;
-  former_->Fail(header, node_id_);
+  if (!former_ || !former_->Sent(item.message.header, *view_.routing())) return false;
+  former_->Fail(item, node_id_);
   return true;
 }
 

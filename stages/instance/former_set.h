@@ -13,6 +13,7 @@
 #include "cluster/node/job_records.h"
 #include "cluster/node/routing.h"
 #include "stages/instance/job_reporter.h"
+#include "stages/runtime/work_item.h"
 
 namespace onepiece::instance {
 
@@ -31,8 +32,9 @@ class FormerSet {
 
   /// Returns whether a node of this set sent the message, and no node of the set of `now`.
   [[nodiscard]] bool Sent(const message::Header& header, const node::Routing& now) const;
-  /// Fails the job with kWorkflowSetLeft. Never blocks.
-  void Fail(const message::Header& header, const std::string& node_id);
+  /// Fails the item's job with kWorkflowSetLeft. Work that others keep is dropped instead: they
+  /// give it to another instance, because their tables show that this one has left. Never blocks.
+  void Fail(const runtime::WorkItem& item, const std::string& node_id);
 
  private:
   const std::shared_ptr<const node::Routing> table_;
@@ -50,8 +52,9 @@ class FormerSetFilter {
  public:
   FormerSetFilter(std::string node_id, const node::ClusterView& view);
 
-  /// Fails the job and returns true when a node of the former set sent the message.
-  bool FailIfLate(const message::Header& header);
+  /// Fails the job (FormerSet::Fail) and returns true when a node of the former set sent the
+  /// message.
+  bool FailIfLate(const runtime::WorkItem& item);
   /// The instance has left this set.
   void Replace(std::shared_ptr<FormerSet> former);
 

@@ -74,7 +74,8 @@ class Instance {
   /// Registers with the NodeManager as reachable at `address` and begins to take work.
   void Join(const std::string& address, const std::string& metrics_address);
   /// Leaves the cluster. Work that nobody has begun, and work that reaches a step boundary, goes to
-  /// another instance of the stage. Jobs that find none fail with INSTANCE_STOPPED. Idempotent.
+  /// another instance of the stage. What finds none is given away by whoever keeps it, once this
+  /// instance is gone. Jobs whose work nobody keeps fail with INSTANCE_STOPPED. Idempotent.
   void Leave();
 
  private:

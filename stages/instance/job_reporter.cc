@@ -17,6 +17,9 @@ namespace {
 constexpr auto kMinProgressInterval = std::chrono::milliseconds(100);
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(200);
 constexpr base::Duration kLongestPause = std::chrono::seconds(3);
+// Before a job whose end is proposed is asked for again; scaled. It bounds how long a computation
+// goes on that nobody wants.
+constexpr base::Duration kAskPause = std::chrono::seconds(1);
 // How long the last attempts may take when the reporter ends.
 constexpr auto kFlushLimit = std::chrono::seconds(3);
 constexpr auto kIdleWait = std::chrono::hours(24);
@@ -82,22 +85,32 @@ JobReporter::~JobReporter() { Close(); }
 
 void JobReporter::ReportProgress(const base::Uid& uid, v1::JobProgress progress) {
   const base::MutexLock lock(mutex_);
-  auto& queue = pending_[uid];
-  if (queue.empty() || !queue.back().progress_only) {
-    // Progress is dropped without a word: the next step brings a newer one.
-    if (pending_count_ >= kMaxPending) return;
-    queue.push_back({.request = {}, .progress_only = true});
-    ++pending_count_;
-  }
-  *queue.back().request.mutable_progress() = std::move(progress);
-  changed_.NotifyAll();
+  const auto known = pending_.find(uid);
+  const bool replaces = known != pending_.end() && known->second.back().progress_only;
+  // Progress is dropped without a word: the next step brings a newer one. No queue may be left
+  // empty, so this is asked before a new job gets one.
+  if (!replaces && pending_count_ >= kMaxPending) return;
+  if (!replaces) Add(uid, {.request = {}, .progress_only = true});
+  *pending_.at(uid).back().request.mutable_progress() = std::move(progress);
 }
 
 void JobReporter::Report(const base::Uid& uid, v1::UpdateJobRequest request) {
   const base::MutexLock lock(mutex_);
+  if (const auto known = pending_.find(uid); known != pending_.end()) {
+    Pending& last = known->second.back();
+    if (!last.progress_only && !last.question && Join(request, last.request)) return;
+  }
+  Add(uid, {.request = std::move(request)});
+}
+
+void JobReporter::Add(const base::Uid& uid, Pending pending) {
   auto& queue = pending_[uid];
-  if (!queue.empty() && !queue.back().progress_only && Join(request, queue.back().request)) return;
-  queue.push_back({.request = std::move(request)});
+  if (!queue.empty() && queue.back().question) {
+    queue.pop_back();
+    --pending_count_;
+  }
+  pending.number = ++last_number_;
+  queue.push_back(std::move(pending));
   ++pending_count_;
   changed_.NotifyAll();
 }
@@ -107,12 +120,49 @@ std::size_t JobReporter::pending() const {
   return pending_count_;
 }
 
-void JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
+bool JobReporter::AwaitSent(const base::Uid& uid, base::Duration limit) {
   base::MutexLock lock(mutex_);
-  clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
-                   [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                     return !pending_.contains(uid) && !sending_.contains(uid);
-                   });
+  return clock_.WaitUntil(changed_, lock, {}, clock_.Now() + limit,
+                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !LastOf(uid); });
+}
+
+void JobReporter::WhenAnswered(const base::Uid& uid, std::function<void()> then) {
+  {
+    const base::MutexLock lock(mutex_);
+    if (const std::optional<std::uint64_t> last = LastOf(uid)) {
+      if (waiters_count_ >= kMaxPending) {
+        spdlog::warn("uid={} {} others wait already for answers about their jobs", uid.ToString(),
+                     waiters_count_);
+        return;
+      }
+      waiters_[uid].push_back({*last, std::move(then)});
+      ++waiters_count_;
+      return;
+    }
+  }
+  then();
+}
+
+std::optional<std::uint64_t> JobReporter::LastOf(const base::Uid& uid) const {
+  const auto waits = pending_.find(uid);
+  if (waits != pending_.end() && !waits->second.back().question) return waits->second.back().number;
+  const auto sent = sending_.find(uid);
+  if (sent != sending_.end()) return sent->second;
+  return std::nullopt;
+}
+
+std::vector<JobReporter::Waiter> JobReporter::TakeWaiters(const base::Uid& uid,
+                                                          std::uint64_t number) {
+  std::vector<Waiter> taken;
+  const auto known = waiters_.find(uid);
+  if (known == waiters_.end()) return taken;
+  // A later one waits for the same update, or for a later one.
+  const auto rest = std::ranges::upper_bound(known->second, number, {}, &Waiter::number);
+  taken.assign(std::make_move_iterator(known->second.begin()), std::make_move_iterator(rest));
+  known->second.erase(known->second.begin(), rest);
+  if (known->second.empty()) waiters_.erase(known);
+  waiters_count_ -= taken.size();
+  return taken;
 }
 
 void JobReporter::Main(const std::stop_token& stop) {
@@ -142,13 +192,28 @@ void JobReporter::Flush() {
       const bool ended =
           std::ranges::any_of(queue, [](const Pending& pending) { return IsEnd(pending.request); });
       if (ended != ends) continue;
-      for (Pending& pending : queue) {
-        if (pending.progress_only) continue;
-        if (clock_.Now() < until && Send(uid, pending) == Answer::kDone) continue;
-        spdlog::warn("uid={} update of the job record was not sent: {}", uid.ToString(),
-                     pending.request.ShortDebugString());
-      }
+      FlushJob(uid, queue, until);
     }
+  }
+}
+
+void JobReporter::FlushJob(const base::Uid& uid, std::deque<Pending>& queue,
+                           base::MonotonicTime until) {
+  bool taken = true;
+  for (Pending& pending : queue) {
+    const bool wanted = !pending.progress_only && !pending.question;
+    if (wanted && (clock_.Now() >= until || Send(uid, pending) == Answer::kAgain)) {
+      taken = false;
+      spdlog::warn("uid={} update of the job record was not sent: {}", uid.ToString(),
+                   pending.request.ShortDebugString());
+    }
+    if (!taken) continue;
+    std::vector<Waiter> waiters;
+    {
+      const base::MutexLock lock(mutex_);
+      waiters = TakeWaiters(uid, pending.number);
+    }
+    for (const Waiter& waiter : waiters) waiter.then();
   }
 }
 
@@ -160,7 +225,7 @@ void JobReporter::SendRound() {
     for (auto job = pending_.begin(); job != pending_.end();) {
       const auto next = std::next(job);
       if (job->second.front().due <= now) {
-        sending_.insert(job->first);
+        sending_.emplace(job->first, job->second.back().number);
         round.insert(pending_.extract(job));
       }
       job = next;
@@ -168,22 +233,43 @@ void JobReporter::SendRound() {
   }
   for (auto& [uid, queue] : round) {
     std::size_t sent = 0;
+    std::uint64_t answered = 0;
+    Answer last = Answer::kDone;
     // The first update that must be retried holds up those behind it, which keeps the order of the
     // job's updates. Other jobs go on.
-    while (!queue.empty() && Send(uid, queue.front()) == Answer::kDone) {
+    while (!queue.empty() && (last = Send(uid, queue.front())) != Answer::kAgain) {
+      answered = queue.front().number;
       queue.pop_front();
       ++sent;
     }
-    const base::MutexLock lock(mutex_);
-    pending_count_ -= sent;
+    base::MutexLock lock(mutex_);
     sending_.erase(uid);
+    PutBack(uid, std::move(queue), last);
+    // Taken under this lock, because from now on nobody waits for what has been answered.
+    const std::vector<Waiter> waiters = TakeWaiters(uid, answered);
+    lock.Unlock();
+    for (const Waiter& waiter : waiters) waiter.then();
+    // Whoever sees that nothing is pending may rely on what the waiters have done.
+    lock.Lock();
+    pending_count_ -= sent;
     changed_.NotifyAll();
-    if (queue.empty()) continue;
-    // Updates that came meanwhile go behind those that must be retried.
-    auto& newer = pending_[uid];
-    newer.insert(newer.begin(), std::make_move_iterator(queue.begin()),
-                 std::make_move_iterator(queue.end()));
   }
+}
+
+void JobReporter::PutBack(const base::Uid& uid, std::deque<Pending> left, Answer last) {
+  const bool more_came = pending_.contains(uid);
+  if (left.empty()) {
+    if (last == Answer::kProposed && !more_came)
+      Add(uid, {.request = {}, .question = true, .due = clock_.Now() + base::Scaled(kAskPause)});
+    return;
+  }
+  if (left.back().question && more_came) {
+    --pending_count_;
+    return;
+  }
+  auto& newer = pending_[uid];
+  newer.insert(newer.begin(), std::make_move_iterator(left.begin()),
+               std::make_move_iterator(left.end()));
 }
 
 void JobReporter::BackOff(Pending& pending) {
@@ -199,14 +285,13 @@ JobReporter::Answer JobReporter::Send(const base::Uid& uid, Pending& pending) {
   request.set_uid(uid.ToString());
   const auto record = update_(request);
   if (record.ok()) {
-    const auto state = record->has_proposed() ? record->proposed().state() : record->job().state();
-    const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
-    if (!open && state != v1::Job::SUCCEEDED) ended_(uid);
+    const v1::Job::State state = record->job().state();
+    if (job::IsTerminal(state) && state != v1::Job::SUCCEEDED) ended_(uid);
     if (answered_) answered_(*record);
+    if (!record->has_proposed() || job::IsTerminal(state)) return Answer::kDone;
     // An end that is only proposed dies with the database that proposes it. It is told again until
     // the databases have settled it.
-    if (!IsEnd(request) || !record->has_proposed() || job::IsTerminal(record->job().state()))
-      return Answer::kDone;
+    if (!IsEnd(request)) return Answer::kProposed;
     BackOff(pending);
     return Answer::kAgain;
   }

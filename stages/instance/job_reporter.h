@@ -9,9 +9,9 @@
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -33,6 +33,10 @@ namespace onepiece::instance {
 /// possible. Beyond kMaxPending only progress is dropped. Whoever takes work in asks full() first,
 /// so that what is held bounds what can still be reported.
 ///
+/// A proposed end that an answer shows may vanish with the database that proposes it. So the job
+/// goes on, and its record is asked for every second (scaled), or with the job's next update, until
+/// the databases have settled the end or none is proposed.
+///
 /// Ownership: owns its thread.
 /// Threading: thread-safe. Callbacks run on the reporter's thread.
 /// Blocking: reports never block. AwaitSent blocks for its limit at most. Close blocks for the call
@@ -41,6 +45,7 @@ class JobReporter {
  public:
   using Update = std::function<absl::StatusOr<v1::JobRecord>(const v1::UpdateJobRequest&)>;
   /// Called when an answer shows that the job has ended elsewhere (cancelled, failed, expired).
+  /// Not for an end that is only proposed.
   using Ended = std::function<void(const base::Uid&)>;
   /// Called with every record that an answer brings.
   using Answered = std::function<void(const v1::JobRecord&)>;
@@ -56,12 +61,17 @@ class JobReporter {
   void ReportProgress(const base::Uid& uid, v1::JobProgress progress);
   /// Reports anything but progress. `request.uid` is filled in here.
   void Report(const base::Uid& uid, v1::UpdateJobRequest request);
-  /// Waits until a database has what was reported of the job so far, for `limit` at most.
-  void AwaitSent(const base::Uid& uid, base::Duration limit);
+  /// Waits until a database has what was reported of the job so far, for `limit` at most. Returns
+  /// whether that is so.
+  bool AwaitSent(const base::Uid& uid, base::Duration limit);
+  /// Calls `then` when what was reported of the job so far has had a definite answer: at once when
+  /// it has, and else on the reporter's thread. It is not called for an update that no database
+  /// took before Close. Beyond kMaxPending of them that wait, `then` is dropped, with a warning.
+  void WhenAnswered(const base::Uid& uid, std::function<void()> then);
   /// Makes one last attempt at each pending update that is not progress, jobs that have ended
   /// first. Logs those that no database took. Nothing may be reported afterwards. Idempotent.
   void Close() { thread_ = {}; }
-  /// Returns the number of updates that no database has yet.
+  /// Returns the number of updates that no database has yet, and of jobs whose record is asked for.
   [[nodiscard]] std::size_t pending() const;
   /// Returns whether kMaxPending updates wait, so that no more work should be taken in.
   [[nodiscard]] bool full() const { return pending() >= kMaxPending; }
@@ -70,19 +80,41 @@ class JobReporter {
   struct Pending {
     v1::UpdateJobRequest request;
     bool progress_only = false;
+    bool question = false;  ///< An empty update, the only one of its job: has its end been settled?
     /// When a database first did not take it, or none. This is logged once.
     std::optional<base::MonotonicTime> refused;
     base::MonotonicTime due{};  ///< It is not tried before.
     base::Duration pause{};     ///< The last pause, without jitter.
+    std::uint64_t number = 0;   ///< Updates that came later have larger ones.
   };
-  enum class Answer : std::uint8_t { kDone, kAgain };
+  struct Waiter {
+    std::uint64_t number = 0;  ///< Of the last update that it waits for.
+    std::function<void()> then;
+  };
+  enum class Answer : std::uint8_t {
+    kDone,
+    kProposed,  ///< It is done, and the job may end soon.
+    kAgain
+  };
 
   void Main(const std::stop_token& stop);
   // Takes kFlushLimit in all.
   void Flush();
+  void FlushJob(const base::Uid& uid, std::deque<Pending>& queue, base::MonotonicTime until);
   // Sends the pending updates of every job that are due.
   void SendRound();
   Answer Send(const base::Uid& uid, Pending& pending);
+  // Puts an update behind those of its job. It is a question too, so it replaces one.
+  void Add(const base::Uid& uid, Pending pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Puts what is left of a round before the updates that came meanwhile.
+  void PutBack(const base::Uid& uid, std::deque<Pending> left, Answer last)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns the number of the job's last update that waits for its answer, or none.
+  std::optional<std::uint64_t> LastOf(const base::Uid& uid) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes and returns what waits for the job's updates up to this one.
+  std::vector<Waiter> TakeWaiters(const base::Uid& uid, std::uint64_t number)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Says when the update, which a database did not take, is tried next.
   void BackOff(Pending& pending);
 
@@ -92,10 +124,14 @@ class JobReporter {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, std::deque<Pending>> pending_ ABSL_GUARDED_BY(mutex_);  // None is empty.
   std::size_t pending_count_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::minstd_rand random_;                              // Used by the thread only.
-  std::set<base::Uid> sending_ ABSL_GUARDED_BY(mutex_);  // Of this round, and not sent yet.
+  std::uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::minstd_rand random_;  // Used by the thread only.
+  // The jobs of this round that are not through, with the number of their last update.
+  std::map<base::Uid, std::uint64_t> sending_ ABSL_GUARDED_BY(mutex_);
+  std::map<base::Uid, std::vector<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
+  std::size_t waiters_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::jthread thread_;
 };
 

@@ -76,6 +76,10 @@ void JobUpdates::FailStopped(const message::Header& header) {
   Fail(header, absl::CancelledError("the instance was stopped"));
 }
 
+void JobUpdates::WhenAnswered(const base::Uid& uid, std::function<void()> then) {
+  reporter_.WhenAnswered(uid, std::move(then));
+}
+
 void JobUpdates::Report(const base::Uid& uid, v1::UpdateJobRequest update) {
   reporter_.Report(uid, std::move(update));
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -40,6 +41,9 @@ class JobUpdates {
   void FailStopped(const message::Header& header);
   /// Returns whether so many updates wait that no more work should be taken in.
   [[nodiscard]] bool full() const { return reporter_.full(); }
+  /// Calls `then` when the databases have answered what was reported of the job so far
+  /// (JobReporter::WhenAnswered).
+  void WhenAnswered(const base::Uid& uid, std::function<void()> then);
   /// Every other update.
   void Report(const base::Uid& uid, v1::UpdateJobRequest update);
 

@@ -8,6 +8,7 @@
 #include "cluster/job/job_record.h"
 #include "cluster/node/work_holder.h"
 #include "spdlog/spdlog.h"
+#include "stages/instance/keepers.h"
 #include "stages/instance/result_delivery.h"
 #include "stages/runtime/stage_runner.h"
 
@@ -24,6 +25,11 @@ constexpr auto kSendLeftLimit = std::chrono::seconds(2);
 // Nobody took it now, but somebody may take it later.
 bool IsPassing(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+}
+
+// Nobody took it before the instance had to end its sends.
+bool IsUntaken(const absl::Status& status) {
+  return IsPassing(status) || absl::IsCancelled(status);
 }
 
 void SetDuration(google::protobuf::Duration* out, base::Duration value) {
@@ -81,7 +87,7 @@ std::string WorkDelivery::DestinationOf(const runtime::FinishedWork& work) const
 
 std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork work) {
   const message::Header& header = work.item.message.header;
-  if (parts_.former_set.FailIfLate(header)) return std::nullopt;
+  if (parts_.former_set.FailIfLate(work.item)) return std::nullopt;
   if (parts_.scheduler.IsFenced(header)) {
     spdlog::info("uid={} stage={} run {} is dropped: a later run of the job is here",
                  header.uid.ToString(), header.stage, job::RunSequence(header.run));
@@ -97,7 +103,8 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     return std::nullopt;
   }
   if (!work.outputs.ok() && !elsewhere) {
-    parts_.updates.Fail(header, work.outputs.status());
+    const bool stopped = parts_.leaving && absl::IsCancelled(work.outputs.status());
+    if (!stopped || !IsLeft(work.item)) parts_.updates.Fail(header, work.outputs.status());
     return std::nullopt;
   }
   if (elsewhere && work.open.empty() && StaysHere(header)) {
@@ -112,6 +119,7 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
     spdlog::info("uid={} stage={} goes on elsewhere", header.uid.ToString(), header.stage);
   if (sent.ok() && !elsewhere) Completed(work.item);
   if (sent.ok()) return std::nullopt;
+  if (parts_.leaving && IsUntaken(sent) && IsLeft(work.item)) return std::nullopt;
   if (handed_over && parts_.leaving) {
     parts_.updates.FailStopped(header);
     return std::nullopt;
@@ -123,24 +131,47 @@ std::optional<runtime::FinishedWork> WorkDelivery::Deliver(runtime::FinishedWork
   return std::nullopt;
 }
 
-// The keepers of the item's messages need them no longer. They are not told when a job has failed:
-// they find that out from the record, and until it says so, this instance may die and take the word
-// with it.
+// The keepers of the item's messages need them no longer when the job's record names who has the
+// outputs. Before that, this instance may die and take the word with it, and the record would name
+// a dead holder and keepers that keep nothing, which is a lost job. For the same reason keepers are
+// not told when a job has failed: they find that out from the record.
 void WorkDelivery::Completed(const runtime::WorkItem& item) {
-  for (const message::Message& part : item.parts) parts_.settler.Completed(part.header);
-  if (item.parts.empty()) parts_.settler.Completed(item.message.header);
+  std::vector<message::Header> done;
+  for (const message::Message& part : item.parts) done.push_back(part.header);
+  if (item.parts.empty()) done.push_back(item.message.header);
+  parts_.updates.WhenAnswered(item.message.header.uid,
+                              [&settler = parts_.settler, done = std::move(done)] {
+                                for (const message::Header& header : done)
+                                  settler.Completed(header);
+                              });
 }
 
 void WorkDelivery::SendLeft(const std::vector<runtime::WorkItem>& left) {
   const auto until = parts_.clock.Now() + base::Scaled(kSendLeftLimit);
-  for (const auto& item : left) {
+  const auto send = [&](const runtime::WorkItem& item) -> absl::Status {
     const message::Header& header = item.message.header;
-    const auto point =
-        parts_.view.routing()->MeetingPoint(header.app, header.stage, header.uid, node_id_);
+    const auto table = parts_.view.routing();
+    ONEPIECE_RETURN_IF_ERROR(CheckStage(*table, header));
+    const bool others =
+        table->MeetingPoint(header.app, header.stage, header.uid, node_id_).has_value();
+    if (!others || parts_.clock.Now() >= until) return absl::UnavailableError("nobody took it");
     Open open;
-    if (!point.has_value() || parts_.clock.Now() >= until || !Forward(item, open).ok())
-      parts_.updates.FailStopped(header);
+    return Forward(item, open);
+  };
+  for (const auto& item : left) {
+    const absl::Status sent = send(item);
+    if (sent.ok() || (IsUntaken(sent) && IsLeft(item))) continue;
+    parts_.updates.FailStopped(item.message.header);
   }
+}
+
+// Whoever keeps the work gives it to another instance when this one is gone, so its job need not
+// fail.
+bool WorkDelivery::IsLeft(const runtime::WorkItem& item) const {
+  if (!IsKept(item, *parts_.view.routing(), node_id_)) return false;
+  const message::Header& header = item.message.header;
+  spdlog::info("uid={} stage={} is left to whoever keeps it", header.uid.ToString(), header.stage);
+  return true;
 }
 
 // The drain passes work on to the other instances of the stage. When there are none any more, but
@@ -164,7 +195,8 @@ absl::Status WorkDelivery::Forward(const runtime::WorkItem& item, Open& open) {
     // should it come back, and the record believes the later holder.
     message.header.attempt = item.message.header.attempt + 1;
     message.header.routing_epoch = table->epoch();
-    // Its keeper stays the same, and is told who has the message now.
+    // Its keeper stays the same, and is told at once who has the message now: it goes on keeping
+    // it, and whoever it gave it to next would have this attempt too.
     ONEPIECE_ASSIGN_OR_RETURN(const v1::WorkHolder holder, SendToStage(message, open));
     parts_.settler.Moved(came, holder);
     *update.add_placed() = holder;

@@ -32,7 +32,8 @@
 
 namespace onepiece::instance {
 
-/// Settles the fate of every item: it is delivered, returned to the queue, or its job fails.
+/// Settles the fate of every item: it is delivered, returned to the queue, or its job fails. What
+/// an instance that leaves cannot deliver is left to its keepers, if it has any.
 ///
 /// Ownership: borrows everything that it is given.
 /// Threading: thread-safe, for different items.
@@ -66,14 +67,16 @@ class WorkDelivery {
   std::string DestinationOf(const runtime::FinishedWork& work) const;
   /// Delivers an item, for runtime::ResultDeliver. Returns the item when nobody took it yet.
   std::optional<runtime::FinishedWork> Deliver(runtime::FinishedWork work);
-  /// Sends work that nobody has begun to another instance of its stage. Jobs fail when there is
-  /// none, and when a share of the time that leaving may take is over.
+  /// Sends work that nobody has begun to another instance of its stage. When there is none, and
+  /// when a share of the time that leaving may take is over, its keepers are left to send it
+  /// (IsKept). Jobs whose work nobody keeps fail.
   void SendLeft(const std::vector<runtime::WorkItem>& left);
   /// Gives kept work to another candidate, for node::KeptWork: looks for a taker for a moment.
   absl::StatusOr<node::Delivered> SendKept(const message::Message& message);
 
  private:
   bool StaysHere(const message::Header& header) const;
+  bool IsLeft(const runtime::WorkItem& item) const;
   std::string PlaceOf(const message::Header& header, const std::string& stage) const;
   using Open = std::map<std::string, std::shared_ptr<void>>;
   absl::Status Forward(const runtime::WorkItem& item, Open& open);

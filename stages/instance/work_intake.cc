@@ -86,12 +86,12 @@ void WorkIntake::TakeIn(node::Received received) {
                  header.uid.ToString(), static_cast<int>(header.kind), header.sender);
     return;
   }
-  if (parts_.former_set.FailIfLate(header)) return;
   runtime::WorkItem item{.message = std::move(received.message),
                          .arrival = received.arrival,
                          .arrival_time = received.arrival_wall,
                          .parts = {},
                          .by_value = received.by_value};
+  if (parts_.former_set.FailIfLate(item)) return;
   const message::Header kept = item.message.header;
   if (!parts_.tasks.IsAssigned(kept.stage, kept.app) || parts_.drain.orders().pass_on) {
     // The sender's routing table is out of date.

@@ -174,12 +174,18 @@ std::vector<JoinTable::Lost> JoinTable::Expire(base::MonotonicTime now) {
 
 std::vector<message::Header> JoinTable::Waiting(base::MonotonicTime now, base::Duration pause,
                                                 std::size_t most) {
-  std::vector<message::Header> waiting;
+  std::vector<Join*> due;
   for (auto& [key, join] : joins_) {
-    if (now - join.waits_since < pause) continue;
-    if (waiting.size() == most) break;
-    join.waits_since = now;
-    waiting.push_back(join.parts.begin()->second.message.header);
+    if (now - join.waits_since >= pause) due.push_back(&join);
+  }
+  const auto named = static_cast<std::ptrdiff_t>(std::min(most, due.size()));
+  std::ranges::partial_sort(due, due.begin() + named, {}, [](const Join* join) {
+    return std::pair(join->waits_since, join->number);
+  });
+  std::vector<message::Header> waiting;
+  for (auto join = due.begin(); join != due.begin() + named; ++join) {
+    (*join)->waits_since = now;
+    waiting.push_back((*join)->parts.begin()->second.message.header);
   }
   return waiting;
 }

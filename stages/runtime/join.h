@@ -85,7 +85,8 @@ class JoinTable {
   /// record can still name the missing branch.
   std::vector<Lost> Expire(base::MonotonicTime now);
   /// Returns the header of a part of each join that has waited for `pause`, and again after each
-  /// further `pause`; at most `most` of them at once.
+  /// further `pause`. It returns `most` of them at most, those that have waited longest, so that
+  /// each join gets its turn however many wait.
   std::vector<message::Header> Waiting(base::MonotonicTime now, base::Duration pause,
                                        std::size_t most);
   /// Removes and returns the parts of the joins for which `wanted` accepts every part's header.

@@ -70,7 +70,10 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
     base::MutexLock lock(mutex_);
     changed_.WaitFor(lock, kSoon,
                      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !updates_wait_; });
-    if (request->has_failed()) failures_.push_back(request->failed().reason());
+    if (request->has_failed()) {
+      failures_.push_back(request->failed().reason());
+      failed_.insert(request->uid());
+    }
     changed_.NotifyAll();
     return grpc::Status::OK;
   }
@@ -96,6 +99,16 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
     return changed_.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return std::ranges::count(failures_, reason) == 1;
     });
+  }
+  bool WaitFailed(const base::Uid& uid) {
+    base::MutexLock lock(mutex_);
+    return changed_.WaitFor(lock, kSoon, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return failed_.contains(uid.ToString());
+    });
+  }
+  bool HasFailed(const base::Uid& uid) {
+    const base::MutexLock lock(mutex_);
+    return failed_.contains(uid.ToString());
   }
   /// While `hold` is true, UpdateJob does not return.
   void HoldUpdates(bool hold) {
@@ -141,6 +154,7 @@ class Cluster final : public v1::NodeManagerService::Service, public v1::Databas
   std::vector<v1::RoutingTable> tables_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Assignment> assignments_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> failures_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> failed_ ABSL_GUARDED_BY(mutex_);  // The jobs.
   std::size_t failures_before_leaving_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
@@ -241,13 +255,18 @@ struct InstanceFixture {
       return report.state() == v1::Node::READY && report.routing_epoch() == 2;
     });
   }
-  /// Sends a job to the stage, or the output of stage `from` for it.
-  base::Uid Send(const std::string& from = "") {
+  /// Sends a job to the stage, or the output of stage `from` for it. Nobody keeps it.
+  base::Uid Send(const std::string& from = "") { return Send(from, ""); }
+  /// Sends a job that its sender keeps.
+  base::Uid SendKept() { return Send("", "sender"); }
+  base::Uid Send(const std::string& from, const std::string& keeper) {
     message::Message message;
     message.header.uid = base::Uid::GenerateRandom();
     message.header.app = "app";
     message.header.stage = "gate";
     message.header.from = from;
+    message.header.keeper = keeper;
+    message.header.keeper_incarnation = keeper.empty() ? 0 : 1;
     message.header.deadline = base::SystemClock().Now() + kSoon;
     const auto sent = sender->Deliver(message, node::Destination::Nodes({Self()}),
                                       base::SystemClock().Now() + kSoon);
@@ -453,20 +472,40 @@ class InstanceTest : public QObject {
     QCOMPARE(f.cluster.failures(), std::size_t{0});
   }
 
-  // The successor's ring is full, so each delivery takes a second. Reports go on meanwhile.
+  // The successor's ring is full, so each delivery takes a second. Reports go on meanwhile. Whoever
+  // keeps work gives it away again, so only the jobs whose work nobody keeps fail.
   void Leave_WhileAResultFindsNoTaker_ReportsUntilTheEnd() {
     InstanceFixture f;
     open_(true);
     QVERIFY(f.Serve());
     f.FillOther();
-    for (int i = 0; i < 3; ++i) f.Send();
+    f.Send();
+    f.SendKept();
+    f.Send();
     QVERIFY(f.cluster.WaitReport([](const auto& report) {
       return report.load().held_jobs() == 3 && report.load().running_jobs() == 0;
     }));
     f.instance->Leave();
-    QCOMPARE(f.cluster.failures(), std::size_t{3});
+    QCOMPARE(f.cluster.failures(), std::size_t{2});
     // A database that heard first that the instance is gone would call the jobs lost.
-    QCOMPARE(f.cluster.failures_before_leaving(), std::size_t{3});
+    QCOMPARE(f.cluster.failures_before_leaving(), std::size_t{2});
+  }
+
+  // Nobody else serves the stage, so neither what is queued nor what is computed finds a place.
+  void Leave_NobodyElseServes_LeavesKeptWorkToItsKeepers() {
+    InstanceFixture f;
+    QVERIFY(f.Serve());
+    f.SendKept();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().running_jobs() == 1; }));
+    f.SendKept();
+    f.Send();
+    QVERIFY(
+        f.cluster.WaitReport([](const auto& report) { return report.load().held_jobs() == 3; }));
+    f.cluster.Publish(f.Table(3, {}));
+    f.instance->Leave();
+    QCOMPARE(f.cluster.failures(), std::size_t{1});
+    QVERIFY(f.cluster.WaitFailure("INSTANCE_STOPPED"));
   }
 
   void LoadFailure_IsReportedWithItsReason() {
@@ -563,6 +602,13 @@ class InstanceTest : public QObject {
     }));
     f.Send();
     QVERIFY(f.cluster.WaitFailure(kWorkflowSetLeft));
+    // Who keeps work gives it to somebody else there. A failure would come before that of the other
+    // job, because reports go out in the order of the UIDs.
+    const base::Uid kept = f.SendKept();
+    base::Uid other = f.Send();
+    while (other < kept) other = f.Send();
+    QVERIFY(f.cluster.WaitFailed(other));
+    QVERIFY(!f.cluster.HasFailed(kept));
   }
 
  private:

@@ -162,7 +162,9 @@ class JobReporterTest : public QObject {
     const auto uid = base::Uid::GenerateRandom();
     f.database.proposed = v1::Job::FAILED;
     f.reporter->Report(uid, Failed());
-    QCOMPARE(f.database.WaitForUpdates(3).size(), std::size_t{3});
+    const auto updates = f.database.WaitForUpdates(3);
+    QVERIFY(updates.size() >= 3);
+    for (const v1::UpdateJobRequest& update : updates) QVERIFY(update.has_failed());
     QCOMPARE(f.reporter->pending(), std::size_t{1});
     f.database.state = v1::Job::FAILED;
     QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
@@ -267,8 +269,10 @@ class JobReporterTest : public QObject {
       f.reporter->Report(jobs.back(), Failed());
     }
     QVERIFY(f.reporter->full());
-    f.reporter->ReportProgress(base::Uid::GenerateRandom(), Step(1));
+    const auto dropped = base::Uid::GenerateRandom();
+    f.reporter->ReportProgress(dropped, Step(1));
     QCOMPARE(f.reporter->pending(), jobs.size() + 1);
+    QVERIFY(f.reporter->AwaitSent(dropped, base::Duration::zero()));  // Nothing of it is left.
     f.database.Set(false, false);
     QCOMPARE(f.database.WaitForUpdates(jobs.size() + 1).size(), jobs.size() + 1);
   }
@@ -334,6 +338,100 @@ class JobReporterTest : public QObject {
     f.reporter.reset();
     const base::MutexLock lock(f.mutex);
     QVERIFY(f.ended == std::vector{uid});
+  }
+
+  void WhenAnswered_WaitsForWhatWasReportedBefore() {
+    ReporterFixture f;
+    const auto uid = base::Uid::GenerateRandom();
+    std::atomic<int> first = 0, second = 0;
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QCOMPARE(first, 1);  // Nothing is pending.
+    f.database.Set(/*away=*/true, /*held=*/false);
+    f.reporter->Report(uid, Failed());
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QVERIFY(f.database.WaitForCalls(2));
+    QCOMPARE(first, 1);
+    const int before = f.database.calls();
+    f.database.Set(false, /*held=*/true);
+    // The call is on its way, and what is reported now goes with the next one.
+    QVERIFY(f.database.WaitForCalls(before + 1));
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QCOMPARE(first, 1);
+    v1::UpdateJobRequest timing;
+    timing.mutable_timing()->set_stage("a");
+    f.reporter->Report(uid, timing);
+    f.reporter->WhenAnswered(uid, [&] { ++second; });
+    f.reporter->WhenAnswered(base::Uid::GenerateRandom(), [&] { ++second; });
+    QCOMPARE(second, 1);
+    f.database.Set(false, false);
+    QTRY_COMPARE(f.reporter->pending(), std::size_t{0});
+    QCOMPARE(first, 3);
+    QCOMPARE(second, 2);
+    // A job that no database knows has no record that could say more.
+    f.database.Refuse(absl::StatusCode::kNotFound);
+    f.reporter->Report(uid, Failed());
+    f.reporter->WhenAnswered(uid, [&] { ++first; });
+    QTRY_COMPARE(first, 4);
+  }
+
+  void WhenAnswered_AtTheEnd_IsCalledForWhatADatabaseTook() {
+    for (const bool away : {false, true}) {
+      ReporterFixture f;
+      const auto uid = base::Uid::GenerateRandom();
+      f.database.Set(/*away=*/true, /*held=*/false);
+      f.reporter->Report(uid, Failed());
+      QVERIFY(f.database.WaitForCalls(1));
+      f.reporter->ReportProgress(uid, Step(1));
+      int told = 0;
+      f.reporter->WhenAnswered(uid, [&] { ++told; });
+      f.database.Set(away, false);
+      f.reporter.reset();
+      QCOMPARE(told, away ? 0 : 1);
+    }
+  }
+
+  // A database that dies now takes the proposal with it, and then the job's work is still wanted.
+  void Answer_ThatAnEndIsOnlyProposed_IsAskedForUntilItIsSettled() {
+    base::ManualClock clock;
+    FakeDatabase database;
+    std::atomic<int> ended = 0;
+    JobReporter reporter(
+        [&](const v1::UpdateJobRequest& request) { return database.Update(request); },
+        [&](const base::Uid&) { ++ended; }, clock);
+    const auto until = [&](const std::function<bool()>& predicate) {
+      const auto look = [&] {
+        clock.Advance(std::chrono::milliseconds(50));
+        return predicate();
+      };
+      return QTest::qWaitFor(look, 20000);
+    };
+    const auto asks = [&](int calls) {
+      return until([&, enough = database.calls() + calls] { return database.calls() >= enough; });
+    };
+    const auto uid = base::Uid::GenerateRandom();
+    database.proposed = v1::Job::CANCELLED;
+    reporter.ReportProgress(uid, Step(1));
+    QVERIFY(asks(3));
+    // A question holds up neither those who wait for the job's updates, nor the next update.
+    QVERIFY(until([&] { return reporter.AwaitSent(uid, base::Duration::zero()); }));
+    reporter.ReportProgress(uid, Step(2));
+    QVERIFY(until([&] {
+      return std::ranges::any_of(
+          database.WaitForUpdates(0),
+          [](const v1::UpdateJobRequest& update) { return update.progress().step() == 2; });
+    }));
+    database.Set(/*away=*/true, /*held=*/false);
+    QVERIFY(asks(2));
+    database.proposed = v1::Job::STATE_UNSPECIFIED;
+    database.Set(false, false);
+    QVERIFY(until([&] { return reporter.pending() == 0; }));
+    QCOMPARE(ended, 0);
+    database.proposed = v1::Job::CANCELLED;
+    reporter.ReportProgress(uid, Step(3));
+    QVERIFY(asks(2));
+    database.state = v1::Job::CANCELLED;
+    QVERIFY(until([&] { return reporter.pending() == 0; }));
+    QCOMPARE(ended, 1);
   }
 
   void Destructor_SendsWhatIsPending() {

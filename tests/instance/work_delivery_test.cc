@@ -76,6 +76,16 @@ struct DeliveryFixture {
     view.SetSelf(self);
     view.SetRouting(std::make_shared<const node::Routing>(table));
   }
+  /// The reporter's last answers reach the settler.
+  ~DeliveryFixture() { reporter.reset(); }
+  DeliveryFixture(const DeliveryFixture&) = delete;
+  DeliveryFixture& operator=(const DeliveryFixture&) = delete;
+  /// While `hold` is true, no update is answered.
+  void HoldUpdates(bool hold) {
+    const base::MutexLock lock(mutex);
+    held = hold;
+    changed.NotifyAll();
+  }
   /// Outputs of a stage for the next one.
   static runtime::FinishedWork Made(const std::string& app, const std::string& stage) {
     runtime::FinishedWork work{
@@ -100,10 +110,13 @@ struct DeliveryFixture {
   FormerSetFilter former{"i1", view};
   std::atomic<bool> leaving = false;
   base::Mutex mutex;
+  base::CondVar changed;
+  bool held ABSL_GUARDED_BY(mutex) = false;
   std::vector<v1::UpdateJobRequest> updates_made ABSL_GUARDED_BY(mutex);
   std::unique_ptr<JobReporter> reporter = std::make_unique<JobReporter>(
       [this](const v1::UpdateJobRequest& request) -> absl::StatusOr<v1::JobRecord> {
-        const base::MutexLock lock(mutex);
+        base::MutexLock lock(mutex);
+        changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !held; });
         updates_made.push_back(request);
         return v1::JobRecord();
       },
@@ -191,11 +204,38 @@ class WorkDeliveryTest : public QObject {
       QCOMPARE(header.deaths, 0u);  // The next stage has ended nobody.
     }
     QCOMPARE(f.kept.items(), std::size_t{2});
+    f.reporter.reset();
     f.settler->Close();
     const base::MutexLock lock(f.settled_mutex);
     QCOMPARE(f.settled.size(), std::size_t{1});
     QCOMPARE(f.settled[0].stage(), std::string("make"));
     QVERIFY(!f.settled[0].has_moved_to());
+  }
+
+  // If this instance dies before the record names the next holder, the keeper must have the inputs.
+  void Deliver_HandedOn_ItsKeepersHearItWhenTheRecordSaysSo() {
+    DeliveryFixture f;
+    f.HoldUpdates(true);
+    runtime::FinishedWork work = f.Made("b", "make");
+    for (const char* const from : {"left", "right"}) {
+      message::Message& part = work.item.parts.emplace_back();
+      part.header = work.item.message.header;
+      part.header.from = from;
+      part.header.keeper = "p1";
+    }
+    QVERIFY(!f.delivery.Deliver(work).has_value());
+    QCOMPARE(f.outbox.sent.size(), std::size_t{2});
+    f.settler->Close();  // It tells all that it has to.
+    {
+      const base::MutexLock lock(f.settled_mutex);
+      QVERIFY(f.settled.empty());
+    }
+    f.HoldUpdates(false);
+    f.reporter.reset();
+    QVERIFY(f.settler->TellAll());
+    const base::MutexLock lock(f.settled_mutex);
+    QCOMPARE(f.settled.size(), std::size_t{2});
+    QCOMPARE(f.settled[0].from(), std::string("left"));
   }
 
   void Deliver_PassedOn_ItsKeeperLearnsWhoHasIt() {

@@ -254,6 +254,16 @@ class JoinTest : public QObject {
     QCOMPARE(table.Waiting(kStart + seconds(10), seconds(5), 1).size(), std::size_t{1});
     QCOMPARE(table.Waiting(kStart + seconds(10), seconds(5), 9).size(), std::size_t{1});
     QVERIFY(table.Waiting(kStart + seconds(10), seconds(5), 9).empty());
+    // When more wait than may be named at once, each gets its turn, whatever its UID.
+    for (int i = 0; i < 20; ++i)
+      QVERIFY(table.Add(Part(base::Uid::GenerateRandom(), "image"), kBoth).ok());
+    std::set<base::Uid> named;
+    for (int look = 3; look < 14; ++look) {
+      const auto some = table.Waiting(kStart + seconds(5 * look), seconds(5), 2);
+      QCOMPARE(some.size(), std::size_t{2});
+      for (const message::Header& header : some) named.insert(header.uid);
+    }
+    QCOMPARE(named.size(), table.joins());
   }
 
   void Take_GivesAllPartsOrNone() {

@@ -1,6 +1,7 @@
 #include "tests/database/simulation/instance.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "cluster/base/status.h"
@@ -15,12 +16,16 @@ using namespace std::chrono_literals;
 constexpr Duration kInstanceUpkeep = 200ms;
 constexpr Duration kTurn = 1s;
 constexpr Duration kBegunLimit = 1s;
+constexpr Duration kAskPause = 1s;
+// Few, so that messages wait in rings, where nobody reports that they are.
+constexpr std::size_t kMaxQueued = 1;
 
 }  // namespace
 
 void Instance::Start() {
   BeginLife();
   taken_.clear();
+  ring_.clear();
   updates_.clear();
   working_ = false;
   delivering_ = 0;
@@ -28,15 +33,28 @@ void Instance::Start() {
   keeping_.reset();
   records_ = std::make_unique<Records>(id_, cluster_, *view_);
   keeping_ = std::make_unique<Keeping>(id_, cluster_, *view_, *records_);
+  runtime::RequestSchedulerOptions options;
+  options.max_queued = kMaxQueued;
   scheduler_ = std::make_unique<runtime::RequestScheduler>(
-      runtime::RequestSchedulerOptions(), std::make_unique<runtime::IndividualMode>(),
-      world().clock());
+      options, std::make_unique<runtime::IndividualMode>(), world().clock());
   world().Later(id_, kInstanceUpkeep, [this] { Upkeep(); });
 }
 
 void Instance::Deposit(const message::Message& message, std::uint64_t number) {
   if (!taken_.insert(number).second) return;
-  world().Later(id_, Duration::zero(), [this, message] { TakeIn(message); });
+  ring_.push_back(message);
+  world().Later(id_, Duration::zero(), [this] { Pump(); });
+}
+
+// As WorkIntake::Pump: behind a full queue messages stay in the ring. An instance without a table
+// does not know what its work is; the real one is in no route then.
+void Instance::Pump() {
+  if (view_->routing()->epoch() == 0) return;
+  while (!ring_.empty() && scheduler_->WaitForRoom({}, world().Now())) {
+    message::Message message = std::move(ring_.front());
+    ring_.pop_front();
+    TakeIn(std::move(message));
+  }
 }
 
 // As WorkIntake::TakeIn.
@@ -59,6 +77,7 @@ void Instance::TakeIn(message::Message message) {
 
 void Instance::Work() {
   while (auto item = scheduler_->Pop({}, world().Now())) {
+    Pump();
     const base::MonotonicTime start = world().Now();
     const End end = Compute(*item);
     const std::string app = item->message.header.app;
@@ -68,7 +87,6 @@ void Instance::Work() {
     if (end == End::kCancelled || fails) {
       Fail(item->message.header,
            fails ? absl::InternalError("the device is lost") : absl::CancelledError("cancelled"));
-      Completed(*item);
     }
     if (end != End::kComputed) continue;
     cluster_.ledger.Computed(item->message.header);
@@ -131,8 +149,7 @@ void Instance::Deliver(const runtime::WorkItem& item) {
   while (!scheduler_->IsFenced(item)) {
     if (HandOn(item, message, delivered)) return Completed(item);
     if (world().Now() >= header.deadline || scheduler_->IsCancelled(header.uid)) {
-      Fail(header, absl::UnavailableError("nobody took it"));
-      return Completed(item);
+      return Fail(header, absl::UnavailableError("nobody took it"));
     }
     world().Sleep(100ms);
   }
@@ -178,13 +195,23 @@ bool Instance::HandOnTo(const std::string& stage, message::Message& message,
   return true;
 }
 
+// As JobReporter::WhenAnswered: keepers hear it when the record says who has the outputs.
 void Instance::Completed(const runtime::WorkItem& item) {
-  for (const message::Message& part : item.parts) keeping_->Completed(part.header);
-  if (item.parts.empty()) keeping_->Completed(item.message.header);
+  std::vector<message::Header> done;
+  for (const message::Message& part : item.parts) done.push_back(part.header);
+  if (item.parts.empty()) done.push_back(item.message.header);
+  const auto waits = updates_.find(item.message.header.uid);
+  if (waits == updates_.end() || waits->second.empty()) return TellKeepers(done);
+  std::ranges::move(done, std::back_inserter(waits->second.back().completed));
+}
+
+void Instance::TellKeepers(const std::vector<message::Header>& completed) {
+  for (const message::Header& header : completed) keeping_->Completed(header);
 }
 
 // As InstanceUpkeep.
 void Instance::Upkeep() {
+  Pump();  // A table has come, or a cancellation or a fence has dropped queued work.
   for (const auto& join : scheduler_->ExpireJoins()) Fail(join.header, join.why);
   for (const message::Header& branch : scheduler_->WaitingJoins(5s, 20)) Placed(branch);
   const auto table = view_->routing();
@@ -270,37 +297,49 @@ void Instance::Fail(const message::Header& header, const absl::Status& status) {
 void Instance::Report(const base::Uid& uid, v1::UpdateJobRequest update) {
   update.set_uid(uid.ToString());
   const bool idle = !updates_.contains(uid);
-  updates_[uid].push_back(std::move(update));
+  updates_[uid].push_back({std::move(update), {}});
   if (idle) world().Spawn(id_, [this, uid] { Tell(uid); });
 }
 
-// As JobReporter: in order for each job, and again until the answer is definite.
+// As JobReporter: in order for each job, and again until the answer is definite. A job whose end is
+// proposed is asked for until the end is settled.
 void Instance::Tell(const base::Uid& uid) {
   Duration pause = 200ms;
   while (!updates_.at(uid).empty()) {
-    const v1::UpdateJobRequest update = updates_.at(uid).front();
+    const v1::UpdateJobRequest update = updates_.at(uid).front().request;
     const auto record = records_->Update(update);
     if (record.ok()) Answered(uid, *record);
     const absl::Status& status = record.status();
-    if (status.ok() || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-        absl::IsFailedPrecondition(status)) {
-      updates_.at(uid).pop_front();
-      pause = 200ms;
-    } else {
+    const bool is_open = record.ok() && !job::IsTerminal(record->job().state());
+    const bool proposed = is_open && record->has_proposed();
+    const bool is_end = update.has_failed() || update.cancelled();
+    const bool definite = status.ok() || absl::IsNotFound(status) ||
+                          absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+    if (!definite || (proposed && is_end)) {
       world().Sleep(world().Between(pause / 2, pause));
       pause = std::min<Duration>(2 * pause, 3s);
+      continue;
     }
+    TellKeepers(updates_.at(uid).front().completed);
+    updates_.at(uid).pop_front();
+    pause = 200ms;
+    if (!proposed || !updates_.at(uid).empty()) continue;
+    const base::MonotonicTime asks = world().Now() + kAskPause;
+    while (updates_.at(uid).empty() && world().Now() < asks) world().Sleep(50ms);
+    v1::UpdateJobRequest question;
+    question.set_uid(uid.ToString());
+    if (updates_.at(uid).empty()) updates_.at(uid).push_back({std::move(question), {}});
   }
   updates_.erase(uid);
 }
 
 // As JobReporter::Send and instance::FenceBy.
 void Instance::Answered(const base::Uid& uid, const v1::JobRecord& record) {
-  const auto state = record.has_proposed() ? record.proposed().state() : record.job().state();
-  const bool open = state == v1::Job::QUEUED || state == v1::Job::RUNNING;
-  if (!open && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
-  if (job::IsTerminal(record.job().state())) scheduler_->DropJoins(uid, record.run());
-  if (!open) return;
+  const v1::Job::State state = record.job().state();
+  const bool is_over = job::IsTerminal(state);
+  if (is_over && state != v1::Job::SUCCEEDED) scheduler_->Cancel(uid);
+  if (is_over) scheduler_->DropJoins(uid, record.run());
+  if (is_over || record.has_proposed()) return;
   scheduler_->FenceRun(uid, record.run());
   for (const v1::WorkHolder& holder : record.holders()) {
     if (holder.node_id() == id_ || holder.attempt() == 0) continue;
@@ -319,6 +358,7 @@ std::string Instance::Left() const {
     if (count > 0) left += std::string(" ") + std::to_string(count) + " " + what;
   };
   add("messages kept", keeping_->kept().items());
+  add("messages in the ring", ring_.size());
   add("items in the queue", scheduler_->held() - scheduler_->joins());
   add("branches that wait", scheduler_->joins());
   add("deliveries", delivering_);

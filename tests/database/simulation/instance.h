@@ -31,7 +31,12 @@ class Instance final : public Node {
 
  private:
   enum class End : std::uint8_t { kComputed, kCancelled, kFenced, kBroken };
+  struct Update {
+    v1::UpdateJobRequest request;
+    std::vector<message::Header> completed;  ///< Whose keepers are told when it is answered.
+  };
 
+  void Pump();
   void TakeIn(message::Message message);
   void Work();
   End Compute(const runtime::WorkItem& item);
@@ -42,6 +47,7 @@ class Instance final : public Node {
               std::set<std::string>& delivered);
   bool HandOnTo(const std::string& stage, message::Message& message, v1::UpdateJobRequest& update);
   void Completed(const runtime::WorkItem& item);
+  void TellKeepers(const std::vector<message::Header>& completed);
   void Upkeep();
   void SendElsewhere(runtime::WorkItem part);
   // --- What the records are told (stages/instance/job_updates.h, job_reporter.h).
@@ -53,12 +59,13 @@ class Instance final : public Node {
   void Answered(const base::Uid& uid, const v1::JobRecord& record);
 
   std::set<std::uint64_t> taken_;  ///< Numbers of the messages that came into the ring.
+  std::deque<message::Message> ring_;
   std::unique_ptr<runtime::RequestScheduler> scheduler_;
   std::unique_ptr<Records> records_;
   std::unique_ptr<Keeping> keeping_;
   bool working_ = false;
   std::size_t delivering_ = 0;
-  std::map<base::Uid, std::deque<v1::UpdateJobRequest>> updates_;
+  std::map<base::Uid, std::deque<Update>> updates_;
 };
 
 }  // namespace onepiece::simulation
