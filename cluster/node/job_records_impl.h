@@ -66,10 +66,13 @@ struct Misses {
     if (reason == kJobNotDone) return not_done = status, true;
     return false;
   }
+  /// A database that is away may have what the others lack, so as long as one is, the caller is to
+  /// ask again.
   [[nodiscard]] absl::Status Verdict() const {
+    if (!away.ok()) return NoDatabase(away);
     if (!lost.ok()) return lost;
-    if (away.ok() && !not_done.ok()) return not_done;
-    return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
+    if (!not_done.ok()) return not_done;
+    return not_found.ok() ? NoDatabase(away) : not_found;
   }
 };
 
@@ -231,7 +234,7 @@ struct JobRecords::Impl {
       }
       if (response.ok() || !misses.Take(response.status())) return response;
     }
-    if (lost.ok()) return lost;
+    if (lost.ok() && misses.away.ok()) return lost;
     return misses.Verdict();
   }
 
