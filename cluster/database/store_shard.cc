@@ -88,10 +88,6 @@ Phase PhaseOf(const JobRecord& record) {
 
 bool IsTombstone(Phase phase) { return phase > Phase::kEnded; }
 
-// Returns whether the tombstone must outlive every copy of the job. Expired copies end by
-// themselves.
-bool LongTombstone(Phase phase) { return IsTombstone(phase) && phase != Phase::kExpired; }
-
 std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
   switch (phase) {
     case Phase::kFetched:
@@ -477,8 +473,10 @@ void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   if (changed) {
     if (was == Phase::kOpen) entry.open_until = entry.due;
     due = shared_.clock.Now() + life;
-    // Another database may have the job open until its deadline, and only then ended.
-    if (LongTombstone(phase)) due = std::max(due, entry.open_until + life);
+    // Another database may have the job open until its deadline, and only then ended. A result
+    // lives no longer for that: it leaves a tombstone.
+    const bool leaves_more = phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED;
+    if (phase != Phase::kOpen && !leaves_more) due = std::max(due, entry.open_until + life);
   }
   // A copy's time stands still on its way, so the copy that has the least left is the truest.
   if (copy.phase == phase && copy.due.has_value()) due = std::min(due, *copy.due);
