@@ -45,7 +45,7 @@ enum class StoreOutcome {
   kLate,     ///< The job has ended already, or has this result: it is counted and dropped.
   kRefused,  ///< No room. A kResult fails its job with RESULT_BUDGET_EXCEEDED; a kReplica is only
              ///< dropped.
-  kFull,     ///< No room for the bytes now.
+  kFull,     ///< No room for the bytes now. The job goes on.
 };
 
 /// The part of a job that a peer does not have yet.

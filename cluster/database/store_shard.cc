@@ -288,6 +288,10 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
   const std::string after = base::CanonicalBytes(joined);
   if (after != before) {
     const bool other_end = joined.has_proposed() && !job::SameEnd(joined, entry->record);
+    // The work of a held job is done: the peer that proposes another end has not heard of that, or
+    // has no room for this very result. A later run is not done by that.
+    const bool done_here = entry->held && other_end && job::EndOf(joined) != Job::SUCCEEDED &&
+                           joined.run() == entry->record.run();
     entry->record = std::move(joined);
     // Another result won. Its bytes are where it was proposed.
     if (other_end && entry->result != nullptr && job::EndOf(entry->record) == Job::SUCCEEDED &&
@@ -295,7 +299,11 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
       DropBytes(*entry);
     }
     Committed(*entry, CopyOf(theirs, left));
-    if (other_end) AskKeepers(*entry);
+    if (done_here) {
+      ProposeSuccess(*entry);
+    } else if (other_end) {
+      AskKeepers(*entry);
+    }
   }
   if (after != told) Notify(*entry, Change::kRecord);
   return true;
