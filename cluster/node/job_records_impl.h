@@ -202,6 +202,18 @@ struct JobRecords::Impl {
     return stub;
   }
 
+  /// The database at this address did not take a copy in time.
+  void NoteSilent(const std::string& address) {
+    const base::MutexLock lock(mutex);
+    if (silent_until.size() >= kMaxStubs) silent_until.clear();
+    silent_until[address] = clock.Now() + base::Scaled(options.copy_pause);
+  }
+  bool IsSilent(const std::string& address) {
+    const base::MutexLock lock(mutex);
+    const auto found = silent_until.find(address);
+    return found != silent_until.end() && clock.Now() < found->second;
+  }
+
   /// Returns the databases in the order in which they are asked.
   std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
     std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
@@ -258,6 +270,7 @@ struct JobRecords::Impl {
   base::Clock& clock;
   base::Mutex mutex;
   std::map<std::string, std::shared_ptr<DatabaseStub>> stubs ABSL_GUARDED_BY(mutex);
+  std::map<std::string, base::MonotonicTime> silent_until ABSL_GUARDED_BY(mutex);
   Locations locations;
   WatchRegistry watches;  // Last: its watches use the rest.
 };

@@ -314,6 +314,23 @@ class JobRecordsTest : public QObject {
     records_.reset();  // Before `back`.
   }
 
+  void Copy_GoesToAnotherDatabase_AndPassesOverOneThatIsSilent() {
+    base::ManualClock clock;
+    JobRecords records(view_, {}, clock);
+    v1::JobRecord record;
+    *record.mutable_job() = MakeJob(uid_);
+    QVERIFY(records.Create(record).ok());
+    const auto copy = records.Copy(record);
+    QVERIFY(copy != nullptr);
+    copy->Await();
+    QVERIFY(second_->Has(uid_));
+    second_->Stop();
+    records.Copy(record)->Await();
+    QVERIFY(records.Copy(record) == nullptr);
+    clock.Advance(base::Scaled(seconds(1)));
+    QVERIFY(records.Copy(record) != nullptr);
+  }
+
   // The database with the copy may tell of a success that the other one has not heard of yet.
   void Fetch_NotDoneInTheFirst_AsksTheNext() {
     v1::Job open = MakeJob(uid_);
