@@ -143,8 +143,10 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
           options_.node_id, *store_, *replicator_, *anti_entropy_, *values_,
           ValueAccess::Store{
               .wants = [this](const base::Uid& uid) { return Wants(uid); },
+              .has_room =
+                  [this](std::int64_t bytes) { return disk_->spills() || store_->MakeRoom(bytes); },
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
-                             const std::string& sender) { return Keep(bundle, kind, sender); }},
+                             const std::string& sender) { return Write(bundle, kind, sender); }},
           clock, rpc::StreamGuardOptions(), options_.read_only)) {
   metrics_.OnScrape([this] { ExportMetrics(); });
   service_->OnDescribe([this](v1::Database& database) {
@@ -235,7 +237,17 @@ void DatabaseNode::Take(const node::Received& received) {
     store_->FailJob(header, "EMPTY_RESULT", base::Message(bundle.status()));
     return;
   }
-  Keep(*bundle, header.kind, header.sender);
+  // Nobody hears what becomes of a message, so a result without room ends its job.
+  (void)Keep(*bundle, header.kind, header.sender, /*tried_again=*/false);
+}
+
+absl::StatusOr<bool> DatabaseNode::Write(const ResultBundle& bundle, message::Kind kind,
+                                         const std::string& sender) {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const StoreOutcome outcome,
+      Keep(bundle, kind, sender, /*tried_again=*/kind == message::Kind::kResult));
+  if (outcome == StoreOutcome::kFull) return MemoryFull(bundle.total_bytes);
+  return outcome == StoreOutcome::kStored || outcome == StoreOutcome::kHeld;
 }
 
 // Only the store decides, once the bytes have arrived. This check saves most of the transfers that
@@ -247,38 +259,40 @@ bool DatabaseNode::Wants(const base::Uid& uid) const {
   return job::EndOf(records[0]) == v1::Job::SUCCEEDED && !job::IsTombstone(records[0]);
 }
 
-bool DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender) {
+absl::StatusOr<StoreOutcome> DatabaseNode::Keep(const ResultBundle& bundle, message::Kind kind,
+                                                const std::string& sender, bool tried_again) {
   const std::string uid = bundle.uid.ToString();
   telemetry::ScopedSpan span(spans_, bundle.uid, "store");
   // A replica counts immediately, because the peer that sent it holds the result already.
   const bool hold = kind == message::Kind::kResult &&
                     options_.acknowledge == v1::RESULT_COPIES_ALL &&
                     replicator_->CanCopy(bundle.uid);
-  const absl::StatusOr<StoreOutcome> outcome = StoreInRoom(bundle, kind, hold);
+  const absl::StatusOr<StoreOutcome> outcome = StoreInRoom(bundle, kind, hold, tried_again);
   if (outcome.ok() && *outcome == StoreOutcome::kHeld) replicator_->Hold(bundle.uid);
   if (!outcome.ok()) {
     CountResult("refused");
     spdlog::error("op=store uid={} bytes={} {}", uid, bundle.total_bytes,
                   base::View(outcome.status().message()));
-    return false;
+    return outcome;
   }
   CountResult(OutcomeName(*outcome));
   span.Set("outcome", OutcomeName(*outcome));
   spdlog::debug("op=store uid={} bytes={} outcome={} sender={}", uid, bundle.total_bytes,
                 OutcomeName(*outcome), sender);
-  return *outcome == StoreOutcome::kStored || *outcome == StoreOutcome::kHeld;
+  return outcome;
 }
 
 // While results move to files, nobody empties the ring, and its backpressure holds the producers.
 absl::StatusOr<StoreOutcome> DatabaseNode::StoreInRoom(const ResultBundle& bundle,
-                                                       message::Kind kind, bool hold) {
+                                                       message::Kind kind, bool hold,
+                                                       bool tried_again) {
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kRoomLimit);
   while (disk_->spills()) {
     const auto outcome = store_->StoreResult(bundle, kind, {.hold = hold, .wait_for_room = true});
     if (!outcome.ok() || *outcome != StoreOutcome::kFull) return outcome;
     if (clock_.Now() >= deadline || !disk_->MakeRoom(deadline)) break;
   }
-  return store_->StoreResult(bundle, kind, {.hold = hold});
+  return store_->StoreResult(bundle, kind, {.hold = hold, .wait_for_room = tried_again});
 }
 
 void DatabaseNode::Upkeep(const std::stop_token& stop) {

@@ -92,12 +92,17 @@ class DatabaseNode {
   void TakeMessages(const std::stop_token& stop);
   void Take(const node::Received& received);
   bool Wants(const base::Uid& uid) const;
-  bool Keep(const ResultBundle& bundle, message::Kind kind, const std::string& sender);
+  /// Keeps a result that was written into memory. Returns whether it did.
+  absl::StatusOr<bool> Write(const ResultBundle& bundle, message::Kind kind,
+                             const std::string& sender);
+  /// `tried_again`: its sender hears when there is no room (kFull), and looks for room elsewhere.
+  absl::StatusOr<StoreOutcome> Keep(const ResultBundle& bundle, message::Kind kind,
+                                    const std::string& sender, bool tried_again);
   void CountResult(std::string_view outcome);
   void Upkeep(const std::stop_token& stop);
   void GiveUpLost(const node::Routing& routing, base::MonotonicTime started);
   absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind,
-                                           bool hold);
+                                           bool hold, bool tried_again);
   void ExportMetrics();
   void ExportDiskMetrics();
 

@@ -75,6 +75,12 @@ class ArtifactFeeder final : public rpc::PartFeeder {
     SendNext(info_);
   }
   void OnTaken() override { SendNext(std::nullopt); }
+  // Not before: a result that nobody has received must not give way to others as one that was sent.
+  void OnComplete() override {
+    // After a partial fetch the client may want the rest, so only a fetch to the end counts.
+    const std::span<const std::byte> whole = owner_->bytes();
+    if (rest_.data() == whole.data() + whole.size()) store_.MarkStreamed(uid_, info_.artifact());
+  }
 
  private:
   void SendNext(std::optional<v1::ResultArtifact> artifact) {
@@ -86,11 +92,7 @@ class ArtifactFeeder final : public rpc::PartFeeder {
     rest_ = rest_.subspan(chunk.size());
     const rpc::ResultPart part{.artifact = std::move(artifact),
                                .chunk = {rpc::BorrowedSlice(owner_, chunk)}};
-    if (!rest_.empty()) return stream_->Send(part);
-    // After a partial fetch the client may want the rest, so only a fetch to the end counts.
-    const std::span<const std::byte> whole = owner_->bytes();
-    if (rest_.data() == whole.data() + whole.size()) store_.MarkStreamed(uid_, info_.artifact());
-    stream_->SendLast(part);
+    rest_.empty() ? stream_->SendLast(part) : stream_->Send(part);
   }
 
   JobStore& store_;

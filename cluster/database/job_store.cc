@@ -6,6 +6,7 @@
 #include "cluster/database/store_shard.h"
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_position.h"
+#include "cluster/values/no_room.h"
 
 namespace onepiece::database {
 namespace {
@@ -27,7 +28,7 @@ absl::StatusOr<base::Uid> ParseUid(const std::string& text) {
 }
 
 absl::Status RecordsFull() {
-  return base::MakeError(absl::StatusCode::kResourceExhausted, "RECORDS_FULL",
+  return base::MakeError(absl::StatusCode::kResourceExhausted, values::kRecordsFull,
                          "the database holds as many jobs as it may");
 }
 
@@ -124,6 +125,15 @@ absl::StatusOr<StoreOutcome> JobStore::StoreResult(const ResultBundle& bundle, m
   if (ever_fits && mode.wait_for_room) return StoreOutcome::kFull;
   shard.Refuse(bundle, kind);
   return StoreOutcome::kRefused;
+}
+
+bool JobStore::MakeRoom(std::int64_t bytes) {
+  const Budget& budget = shared_->result_bytes;
+  if (bytes > budget.limit()) return false;
+  while (budget.used() > budget.limit() - bytes) {
+    if (!MakeRoomForBytes()) return false;
+  }
+  return true;
 }
 
 bool JobStore::Confirm(const base::Uid& uid) { return ShardOf(uid).Confirm(uid); }

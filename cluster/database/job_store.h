@@ -61,6 +61,9 @@ class JobStore {
   /// says so, evicts results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
+  /// Makes room for a result of so many bytes, as StoreResult does. Returns whether there is room
+  /// now.
+  bool MakeRoom(std::int64_t bytes);
   /// Ends a job as its record proposes, or, when nothing is proposed and a result is kept with
   /// StoreMode::hold, as SUCCEEDED. While a result is held or an end is proposed, no other end
   /// comes from here; a peer may bring one. Returns false when the job has ended or is unknown.

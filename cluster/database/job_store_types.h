@@ -22,9 +22,9 @@ struct JobStoreOptions {
   std::int64_t max_record_bytes = std::int64_t{512} << 20;
   /// Evict results that were sent to their client when there is no room for others.
   bool evict = true;
-  /// How long a tombstone lives at least. That of a job that was deleted, fetched or evicted lives
-  /// longer, by the time in which another database may still have the job as alive: until the job's
-  /// deadline, and for its result_ttl_s.
+  /// How long a tombstone lives at least, after the job's deadline too, because another database
+  /// may have the job open until then. That of a job that was deleted, fetched or evicted lives
+  /// longer, by the job's result_ttl_s, for which that database may then have its result.
   base::Duration tombstone_ttl = std::chrono::hours(1);
   /// A holder that has not been alive for this long has lost its jobs, if nobody keeps their work.
   base::Duration holder_grace = std::chrono::seconds(1);
@@ -48,7 +48,7 @@ enum class StoreOutcome {
   kLate,     ///< The job has ended already, or has this result: it is counted and dropped.
   kRefused,  ///< No room. A kResult fails its job with RESULT_BUDGET_EXCEEDED; a kReplica is only
              ///< dropped.
-  kFull,     ///< No room for the bytes now.
+  kFull,     ///< No room for the bytes now. The job goes on.
 };
 
 /// The part of a job that a peer does not have yet.

@@ -88,10 +88,6 @@ Phase PhaseOf(const JobRecord& record) {
 
 bool IsTombstone(Phase phase) { return phase > Phase::kEnded; }
 
-// Returns whether the tombstone must outlive every copy of the job. Expired copies end by
-// themselves.
-bool LongTombstone(Phase phase) { return IsTombstone(phase) && phase != Phase::kExpired; }
-
 std::atomic<std::int64_t>* TombstonesOf(Phase phase, StoreShared& shared) {
   switch (phase) {
     case Phase::kFetched:
@@ -292,6 +288,10 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
   const std::string after = base::CanonicalBytes(joined);
   if (after != before) {
     const bool other_end = joined.has_proposed() && !job::SameEnd(joined, entry->record);
+    // The work of a held job is done: the peer that proposes another end has not heard of that, or
+    // has no room for this very result. A later run is not done by that.
+    const bool done_here = entry->held && other_end && job::EndOf(joined) != Job::SUCCEEDED &&
+                           joined.run() == entry->record.run();
     entry->record = std::move(joined);
     // Another result won. Its bytes are where it was proposed.
     if (other_end && entry->result != nullptr && job::EndOf(entry->record) == Job::SUCCEEDED &&
@@ -299,7 +299,11 @@ bool StoreShard::Merge(const base::Uid& uid, const JobRecord& theirs, TimeLeft l
       DropBytes(*entry);
     }
     Committed(*entry, CopyOf(theirs, left));
-    if (other_end) AskKeepers(*entry);
+    if (done_here) {
+      ProposeSuccess(*entry);
+    } else if (other_end) {
+      AskKeepers(*entry);
+    }
   }
   if (after != told) Notify(*entry, Change::kRecord);
   return true;
@@ -477,8 +481,10 @@ void StoreShard::SetPhase(JobEntry& entry, const Copy& copy) {
   if (changed) {
     if (was == Phase::kOpen) entry.open_until = entry.due;
     due = shared_.clock.Now() + life;
-    // Another database may have the job open until its deadline, and only then ended.
-    if (LongTombstone(phase)) due = std::max(due, entry.open_until + life);
+    // Another database may have the job open until its deadline, and only then ended. A result
+    // lives no longer for that: it leaves a tombstone.
+    const bool leaves_more = phase == Phase::kEnded && entry.record.job().state() == Job::SUCCEEDED;
+    if (phase != Phase::kOpen && !leaves_more) due = std::max(due, entry.open_until + life);
   }
   // A copy's time stands still on its way, so the copy that has the least left is the truest.
   if (copy.phase == phase && copy.due.has_value()) due = std::min(due, *copy.due);

@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/message/layout.h"
+#include "cluster/values/no_room.h"
 
 namespace onepiece::database {
 namespace {
@@ -135,6 +136,12 @@ std::uint32_t ReadChecksums(std::span<const std::byte> bytes,
 
 }  // namespace
 
+absl::Status MemoryFull(std::int64_t bytes) {
+  return base::MakeError(absl::StatusCode::kResourceExhausted, values::kMemoryFull,
+                         "no room for a result of " + std::to_string(bytes) +
+                             " bytes in this database's memory now: try another one, or again");
+}
+
 absl::StatusOr<std::unique_ptr<ValueAccess>> ValueAccess::Create(fabric::Fabric& fabric,
                                                                  const ValueAccessOptions& options,
                                                                  base::Clock& clock) {
@@ -192,13 +199,18 @@ absl::StatusOr<v1::OpenSegmentResponse> ValueAccess::OpenSegment(
   return response;
 }
 
-absl::Status ValueAccess::CheckRoom(std::int64_t bytes) const {
+absl::Status ValueAccess::CheckRoom(const Awaited& awaited, std::int64_t bytes,
+                                    const Store& store) const {
   if (bytes > budget_bytes_) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "RESULT_BUDGET_EXCEEDED",
+    return base::MakeError(absl::StatusCode::kResourceExhausted, values::kBudgetExceeded,
                            "a result of " + std::to_string(bytes) +
                                " bytes never fits into a database's memory (budget_bytes, " +
                                std::to_string(budget_bytes_) + "): raise that setting");
   }
+  // Spares the writer a transfer that the store would refuse. What becomes of a replica is the
+  // store's to say.
+  if (awaited.kind == message::Kind::kResult && !store.has_room(awaited.bundle.total_bytes))
+    return MemoryFull(awaited.bundle.total_bytes);
   return reservations_.CheckRoom(static_cast<std::uint64_t>(bytes));
 }
 
@@ -211,7 +223,7 @@ absl::StatusOr<v1::ReserveResultResponse> ValueAccess::Reserve(
   ONEPIECE_ASSIGN_OR_RETURN(awaited.bundle, BundleOf(request, clock_.Now()));
   v1::ReserveResultResponse response;
   if (!store.wants(awaited.bundle.uid)) return response;
-  ONEPIECE_RETURN_IF_ERROR(CheckRoom(length));
+  ONEPIECE_RETURN_IF_ERROR(CheckRoom(awaited, length, store));
   ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab,
                             slabs_->Take(static_cast<std::uint64_t>(length)));
   std::int64_t at = 0;
@@ -242,7 +254,9 @@ absl::StatusOr<v1::CommitResultResponse> ValueAccess::Commit(const v1::CommitRes
   }
   auto awaited = std::any_cast<Awaited>(std::move(reservation->note));
   if (ReadChecksums(reservation->slab.bytes, awaited.bundle.artifacts) == request.crc32c()) {
-    response.set_stored(store.keep(awaited.bundle, awaited.kind, reservation->sender));
+    ONEPIECE_ASSIGN_OR_RETURN(const bool stored,
+                              store.keep(awaited.bundle, awaited.kind, reservation->sender));
+    response.set_stored(stored);
     return response;
   }
   // The writer is fenced, so that a write that is still on its way cannot land in another value.

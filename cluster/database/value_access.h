@@ -28,6 +28,9 @@ struct ValueAccessOptions {
   std::int64_t max_records = 100'000;
 };
 
+/// The error of a database that has no room for a result of so many bytes now.
+absl::Status MemoryFull(std::int64_t bytes);
+
 /// Lets peers read results from this database's memory and write large results into it.
 ///
 /// Ownership: owns the slabs and the index. `fabric` and `clock` must outlive it.
@@ -44,8 +47,15 @@ class ValueAccess {
   struct Store {
     /// Returns false when the result is here already, or when the job accepts none any more.
     std::function<bool(const base::Uid&)> wants;
+    /// Returns whether there is room for a result of so many bytes now. It may make room.
+    std::function<bool(std::int64_t bytes)> has_room;
     /// Returns whether the result was kept.
-    std::function<bool(const ResultBundle&, message::Kind, const std::string& sender)> keep;
+    ///
+    /// Errors: RESOURCE_EXHAUSTED when there is no room for a kResult. Its job has not ended by
+    /// that, because another database may have room.
+    std::function<absl::StatusOr<bool>(const ResultBundle&, message::Kind,
+                                       const std::string& sender)>
+        keep;
   };
 
   /// Errors: those of ValueIndex::Create.
@@ -62,18 +72,19 @@ class ValueAccess {
   ///
   /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER), those of Slabs::Admit.
   absl::StatusOr<v1::OpenSegmentResponse> OpenSegment(const v1::OpenSegmentRequest& request);
-  /// Reserves memory that a peer writes a result into. After RESOURCE_EXHAUSTED the peer sends the
-  /// result by message.
+  /// Reserves memory that a peer writes a result into.
   ///
   /// Errors: INVALID_ARGUMENT (BAD_UID, BAD_NODE, BAD_TIME, BAD_ARTIFACTS), RESOURCE_EXHAUSTED
-  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL; RESULT_BUDGET_EXCEEDED: it is larger than the whole
-  /// budget, so there will never be room).
+  /// (TOO_MANY_RESERVATIONS, VALUE_MEMORY_FULL: it may come by message; RESULT_MEMORY_FULL: the
+  /// store has no room for it now; RESULT_BUDGET_EXCEEDED: it is larger than the whole budget, so
+  /// there will never be room).
   absl::StatusOr<v1::ReserveResultResponse> Reserve(const v1::ReserveResultRequest& request,
                                                     const Store& store);
   /// Ends a reservation and keeps the written result. It reads the bytes once, to check them.
   ///
   /// Errors: NOT_FOUND (RESERVATION_UNKNOWN: the peer took too long), DATA_LOSS (BAD_CHECKSUM: the
-  /// memory holds other bytes; the reservation is gone).
+  /// memory holds other bytes; the reservation is gone), those of Store::keep (the reservation is
+  /// gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
   /// Drops reservations whose time is over, and returns memory that was long unused. A reservation
@@ -91,7 +102,7 @@ class ValueAccess {
   ValueAccess(std::shared_ptr<values::Slabs> slabs, std::unique_ptr<values::ValueIndex> index,
               std::int64_t budget_bytes, base::Clock& clock);
 
-  absl::Status CheckRoom(std::int64_t bytes) const;
+  absl::Status CheckRoom(const Awaited& awaited, std::int64_t bytes, const Store& store) const;
 
   const std::int64_t budget_bytes_;
   const std::shared_ptr<values::Slabs> slabs_;

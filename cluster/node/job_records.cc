@@ -133,6 +133,22 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
   return impl_->PreferElsewhere(*uid, *std::move(created));
 }
 
+std::unique_ptr<RecordCopy> JobRecords::Copy(const v1::JobRecord& record) {
+  const std::optional<base::Uid> uid = base::Uid::Parse(record.job().uid());
+  ONEPIECE_CHECK(uid.has_value());
+  const std::string has_it = impl_->locations.Find(*uid);
+  for (const v1::Endpoint& database : impl_->view.routing()->DatabasesFor(*uid)) {
+    const std::string& address = database.address();
+    if (database.node_id() == has_it || impl_->IsSilent(address)) continue;
+    return std::make_unique<RecordCopy>(impl_->StubFor(address), record,
+                                        impl_->options.copy_timeout,
+                                        [this, address](const absl::Status& status) {
+                                          if (IsAway(status)) impl_->NoteSilent(address);
+                                        });
+  }
+  return nullptr;
+}
+
 absl::StatusOr<v1::ClaimStartResponse> JobRecords::Claim(const v1::ClaimStartRequest& request) {
   const std::optional<base::Uid> uid = base::Uid::Parse(request.uid());
   ONEPIECE_CHECK(uid.has_value());

@@ -13,12 +13,16 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 #include "cluster/node/cluster_view.h"
+#include "cluster/node/record_copy.h"
 #include "onepiece/v1/database.pb.h"
 
 namespace onepiece::node {
 
 struct JobRecordsOptions {
-  base::Duration call_timeout = std::chrono::seconds(2);  ///< For one unary call. Scaled.
+  base::Duration call_timeout = std::chrono::seconds(2);         ///< For one unary call. Scaled.
+  base::Duration copy_timeout = std::chrono::milliseconds(250);  ///< For Copy. Scaled.
+  /// How long Copy passes over a database that did not answer it. Scaled.
+  base::Duration copy_pause = std::chrono::seconds(1);
   std::size_t max_locations = 10'000;  ///< It remembers the last writes of so many jobs.
 };
 
@@ -78,6 +82,12 @@ class JobRecords {
 
   /// Stores a record, or finds the one that the databases have. The uid is record.job().uid().
   absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
+  /// Sends the record of a new job to one more database, so that one database's death loses no job
+  /// that its client was told of. That is the first in the order which did not take the job's last
+  /// write through here. The call has copy_timeout, and does not hold up the caller before Await().
+  /// A database that does not answer is passed over for copy_pause. Returns nullptr when none is
+  /// left. The copy borrows this object.
+  std::unique_ptr<RecordCopy> Copy(const v1::JobRecord& record);
   /// Takes or renews the lease to start a job (ClaimStart). The first database that knows the job
   /// decides.
   absl::StatusOr<v1::ClaimStartResponse> Claim(const v1::ClaimStartRequest& request);

@@ -66,10 +66,13 @@ struct Misses {
     if (reason == kJobNotDone) return not_done = status, true;
     return false;
   }
+  /// A database that is away may have what the others lack, so as long as one is, the caller is to
+  /// ask again.
   [[nodiscard]] absl::Status Verdict() const {
+    if (!away.ok()) return NoDatabase(away);
     if (!lost.ok()) return lost;
-    if (away.ok() && !not_done.ok()) return not_done;
-    return away.ok() && !not_found.ok() ? not_found : NoDatabase(away);
+    if (!not_done.ok()) return not_done;
+    return not_found.ok() ? NoDatabase(away) : not_found;
   }
 };
 
@@ -199,6 +202,18 @@ struct JobRecords::Impl {
     return stub;
   }
 
+  /// The database at this address did not take a copy in time.
+  void NoteSilent(const std::string& address) {
+    const base::MutexLock lock(mutex);
+    if (silent_until.size() >= kMaxStubs) silent_until.clear();
+    silent_until[address] = clock.Now() + base::Scaled(options.copy_pause);
+  }
+  bool IsSilent(const std::string& address) {
+    const base::MutexLock lock(mutex);
+    const auto found = silent_until.find(address);
+    return found != silent_until.end() && clock.Now() < found->second;
+  }
+
   /// Returns the databases in the order in which they are asked.
   std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
     std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);
@@ -231,7 +246,7 @@ struct JobRecords::Impl {
       }
       if (response.ok() || !misses.Take(response.status())) return response;
     }
-    if (lost.ok()) return lost;
+    if (lost.ok() && misses.away.ok()) return lost;
     return misses.Verdict();
   }
 
@@ -255,6 +270,7 @@ struct JobRecords::Impl {
   base::Clock& clock;
   base::Mutex mutex;
   std::map<std::string, std::shared_ptr<DatabaseStub>> stubs ABSL_GUARDED_BY(mutex);
+  std::map<std::string, base::MonotonicTime> silent_until ABSL_GUARDED_BY(mutex);
   Locations locations;
   WatchRegistry watches;  // Last: its watches use the rest.
 };

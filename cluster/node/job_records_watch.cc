@@ -71,7 +71,8 @@ void WatchRun::Next() {
 }
 
 void WatchRun::EndRound() {
-  if (lost_.has_value()) {
+  // A database that did not say what it has may have the result.
+  if (lost_.has_value() && misses_.away.ok() && refused_.ok()) {
     watcher_->OnState(*lost_);
     return Finish(absl::OkStatus());
   }

@@ -19,9 +19,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Duration kTraceTimeout = 3s;
-// How long an answer waits until the databases agree on the end of a job, and how often it looks.
+// How long an answer waits until the databases agree on the end of a job. It looks soon, and then
+// less and less often.
 constexpr base::Duration kAgreeLimit = 4s;
-constexpr base::Duration kAgreePoll = 2ms;
+constexpr base::Duration kFirstAgreePause = 2ms;
+constexpr base::Duration kLongestAgreePause = 50ms;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
 /// The bytes of one response.
@@ -154,16 +156,23 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
   v1::UpdateJobRequest update;
   update.set_uid(uid.ToString());
   update.set_cancelled(true);
-  // The record comes first, so an instance that looks at it afterwards sees that the job is over.
-  ONEPIECE_ASSIGN_OR_RETURN(v1::JobRecord record, records_.Update(update));
-  if (job::EndOf(record) == v1::Job::CANCELLED)
-    CancelWork(record.job(), *view_.routing(), channels_);
-  // The databases agree on the end first. One that is silent is waited for as long as they do.
   const base::MonotonicTime until = clock_.Now() + base::Scaled(kAgreeLimit);
-  while (record.has_proposed() && clock_.Now() < until &&
-         clock_.Pause(stopping_.get_token(), kAgreePoll)) {
+  ONEPIECE_ASSIGN_OR_RETURN(v1::JobRecord record, records_.Update(update));
+  // The databases agree on the end first. One that is silent is waited for as long as they do.
+  base::Duration pause = kFirstAgreePause;
+  while (!job::IsTerminal(record.job().state()) && clock_.Now() < until &&
+         clock_.Pause(stopping_.get_token(), pause)) {
+    pause = std::min(2 * pause, kLongestAgreePause);
     ONEPIECE_ASSIGN_OR_RETURN(record, records_.Get(uid));
+    // A proposal dies with the only database that knew it.
+    if (job::EndOf(record) == v1::Job::STATE_UNSPECIFIED) {
+      ONEPIECE_ASSIGN_OR_RETURN(record, records_.Update(update));
+    }
   }
+  // Not before the end is final: work that was dropped for an end that never came would leave the
+  // job to its deadline.
+  if (record.job().state() == v1::Job::CANCELLED)
+    CancelWork(record.job(), *view_.routing(), channels_);
   return Present(job::PublicJob(record));
 }
 

@@ -398,6 +398,9 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
   ONEPIECE_ASSIGN_OR_RETURN(v1::CreateJobResponse created, records_.Create(order.wanted));
   v1::JobRecord record = std::move(*created.mutable_record());
   claim.Note(record, asked);
+  // A client that was told of its job must find it after the death of one database. The copy is on
+  // its way while the work is placed.
+  const std::unique_ptr<node::RecordCopy> copy = records_.Copy(record);
   if (!created.created() || !claim.holds()) {
     if (record.fingerprint() != order.wanted.fingerprint()) return RequestIdReused(request);
     ONEPIECE_ASSIGN_OR_RETURN(record, AwaitTurn(claim, std::move(record)));
@@ -408,6 +411,7 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
     }
     span.Set("known", "true");
     if (Unplaced(*view_.routing(), record).empty()) {
+      if (copy != nullptr) copy->Await();
       CountAnswer("known");
       return job::PublicJob(record);
     }
@@ -422,6 +426,7 @@ absl::StatusOr<v1::Job> Submission::Admit(Order& order) {
     if (hopeless || request.request_id().empty()) (void)records_.Delete(order.uid);
     return started.status();
   }
+  if (copy != nullptr) copy->Await();
   order.begun = true;
   CountAnswer("admitted");
   return job::PublicJob(*started);

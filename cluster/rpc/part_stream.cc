@@ -29,6 +29,7 @@ const grpc::ByteBuffer* PartStream::Load(const ResultPart& part, bool last) {
   ONEPIECE_CHECK(!writing_);
   in_flight_ = EncodePart(part);
   (last ? finished_ : writing_) = true;
+  last_sent_ = last;
   if (last) end_ = grpc::Status::OK;
   return &in_flight_;
 }
@@ -84,11 +85,22 @@ void PartStream::OnWriteDone(bool ok) {
 }
 
 void PartStream::OnCancel() {
+  {
+    const base::MutexLock lock(mutex_);
+    gone_ = true;
+  }
   feeder_->OnGone();
   End(absl::CancelledError("the client has gone"));
 }
 
+// gRPC calls it last, after OnCancel.
 void PartStream::OnDone() {
+  bool complete = false;
+  {
+    const base::MutexLock lock(mutex_);
+    complete = last_sent_ && !gone_;
+  }
+  if (complete) feeder_->OnComplete();
   place_.reset();  // Before the context, which it borrows, goes.
   self_.reset();   // Last: this may destroy the stream.
 }

@@ -28,6 +28,8 @@ class PartFeeder {
   virtual void OnTaken() = 0;
   /// The client has gone, or was cancelled because it took nothing. Nothing more is sent.
   virtual void OnGone() {}
+  /// The stream is over, and the client's transport has taken all of it, the last part included.
+  virtual void OnComplete() {}
 };
 
 /// One stream. At most one part is in flight, and a client that does not read stops its feeder.
@@ -67,6 +69,8 @@ class PartStream final : private grpc::ServerWriteReactor<grpc::ByteBuffer> {
   base::Mutex mutex_;
   grpc::ByteBuffer in_flight_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool last_sent_ ABSL_GUARDED_BY(mutex_) = false;  // SendLast ended the stream.
+  bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // gRPC has been told the status.
 };

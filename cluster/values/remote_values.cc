@@ -327,6 +327,8 @@ absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
   commit.set_crc32c(gathered.crc32c);
   const auto committed = Call(&Stub::CommitResult, commit, deadline);
   if (committed.ok()) return committed->stored();
+  // The reservation is gone: the database read the bytes, and found no room for them.
+  if (absl::IsResourceExhausted(committed.status())) return committed.status();
   // The database may still have the reservation: the commit was lost, or came so late that the
   // room only waits for the writer to give it up.
   Abandon(reserved->reservation());

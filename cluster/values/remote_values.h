@@ -51,12 +51,12 @@ class RemoteValues {
                                               base::MonotonicTime deadline) = 0;
   /// Reserves room, writes the result there and commits it. `message` is a kResult or kReplica
   /// whose artifacts are all kBytes with sha256. Returns true when the database has it, and false
-  /// when the database does not keep it (it is late, or over the budget).
+  /// when the database does not keep it (it is late; a kReplica may be over the budget).
   ///
   /// Errors: INVALID_ARGUMENT (BAD_RESULT: not such a message), RESOURCE_EXHAUSTED (no room to
-  /// write it now; RESULT_BUDGET_EXCEEDED: nor ever), UNAVAILABLE, DEADLINE_EXCEEDED. After the
-  /// last three the caller may send the result by message: a result that the database already has
-  /// does no harm.
+  /// write it now; HasNoRoom (no_room.h) says whether there is none to keep it either),
+  /// UNAVAILABLE, DEADLINE_EXCEEDED. After the last three the caller may send the result by
+  /// message, unless HasNoRoom: a result that the database already has does no harm.
   virtual absl::StatusOr<bool> Put(const message::Message& message,
                                    base::MonotonicTime deadline) = 0;
 

@@ -8,15 +8,14 @@
 
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
+#include "cluster/values/no_room.h"
 
 namespace onepiece::instance {
 namespace {
 
 /// This is shorter than the life of a reservation.
 constexpr base::Duration kPutTimeout = std::chrono::seconds(5);
-/// The reason of a database whose whole budget is smaller than the result.
-constexpr char kTooLarge[] = "RESULT_BUDGET_EXCEEDED";
-/// Between attempts to write a result that no ring holds.
+/// Between attempts to write a result that goes by no ring.
 constexpr base::Duration kPause = std::chrono::milliseconds(250);
 
 struct Written {
@@ -25,12 +24,16 @@ struct Written {
   std::optional<node::Delivered> at;
   /// An error when no database can ever take it.
   absl::Status never;
+  /// A database says that it has no room for it. That database would end the job if the result came
+  /// through its ring, where another one may have room, or this one later.
+  bool no_room = false;
 };
 
 Written Write(const message::Message& message, const node::Routing& routing, const ResultWays& ways,
               base::MonotonicTime deadline) {
   const auto databases = routing.DatabasesFor(message.header.uid);
   std::size_t too_small = 0;
+  Written written;
   absl::Status never;
   for (const v1::Endpoint& database : databases) {
     const base::MonotonicTime now = ways.clock.Now();
@@ -46,16 +49,18 @@ Written Write(const message::Message& message, const node::Routing& routing, con
                                     .attempt = message.header.attempt,
                                     .routing_epoch = routing.epoch()}};
     }
-    if (base::GetReason(stored.status()).reason == kTooLarge) {
+    written.no_room = written.no_room || values::HasNoRoom(stored.status());
+    if (base::GetReason(stored.status()).reason == values::kBudgetExceeded) {
       ++too_small;
-      never = base::MakeError(absl::StatusCode::kFailedPrecondition, kTooLarge,
+      never = base::MakeError(absl::StatusCode::kFailedPrecondition, values::kBudgetExceeded,
                               base::Message(stored.status()));
     }
     spdlog::info("uid={} the result was not written to {}: {}", message.header.uid.ToString(),
                  database.node_id(), base::Message(stored.status()));
   }
   // A database that is away may have a larger budget.
-  return {.never = too_small == databases.size() ? never : absl::OkStatus()};
+  if (too_small == databases.size()) written.never = never;
+  return written;
 }
 
 }  // namespace
@@ -73,17 +78,22 @@ absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
                                               base::Duration patience,
                                               base::MonotonicTime deadline) {
   const base::MonotonicTime until = std::min(deadline, ways.clock.Now() + patience);
+  bool by_message = true;
   if (values::IsForPut(message)) {
-    if (auto written = Write(message, routing, ways, deadline); written.at.has_value())
-      return *std::move(written.at);
+    auto written = Write(message, routing, ways, deadline);
+    if (written.at.has_value()) return *std::move(written.at);
+    ONEPIECE_RETURN_IF_ERROR(written.never);
+    by_message = !written.no_room;
   }
-  absl::StatusOr<node::Delivered> sent =
-      ways.send(node::Destination::DatabasesFor(message.header.uid));
-  if (base::GetReason(sent.status()).reason != "MESSAGE_TOO_LARGE" || !values::CanPut(message)) {
-    return sent;
+  if (by_message) {
+    absl::StatusOr<node::Delivered> sent =
+        ways.send(node::Destination::DatabasesFor(message.header.uid));
+    if (base::GetReason(sent.status()).reason != "MESSAGE_TOO_LARGE" || !values::CanPut(message)) {
+      return sent;
+    }
   }
-  // No ring holds it, so a database must have room. The pauses keep the caller, who retries at
-  // once, from asking without end.
+  // A database must have room. The pauses keep the caller, who retries at once, from asking without
+  // end.
   while (true) {
     auto written = Write(message, routing, ways, deadline);
     if (written.at.has_value()) return *std::move(written.at);
@@ -92,7 +102,7 @@ absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,
     ways.clock.Pause({}, base::Scaled(kPause));
   }
   return base::MakeError(absl::StatusCode::kUnavailable, "RESULT_NOT_TAKEN",
-                         "no database takes the result now, and it is too large for their rings");
+                         "no database has room for the result now");
 }
 
 }  // namespace onepiece::instance

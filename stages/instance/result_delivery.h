@@ -28,19 +28,19 @@ struct ResultWays {
 };
 
 /// Delivers a result to one of the job's databases, the best place first. A large result
-/// (values::IsForPut) is written straight into a database's memory, and goes by message when no
-/// database takes it so. A small one goes by message, and is written when it is too large for the
-/// rings.
+/// (values::IsForPut) is written straight into a database's memory. It goes by message when no
+/// database takes it so, unless one says that it has no room to keep it: that one would end the job
+/// for a result in its ring. A small one goes by message, and is written when it is too large for
+/// the rings.
 ///
 /// Blocking: as ResultWays::send does, for `patience` when only writing is left, and 5 s for each
 /// database that it is written to, always until `deadline` at most.
 ///
 /// Errors:
-///   - UNAVAILABLE (RESULT_NOT_TAKEN): the rings are too small for it, and no database has room to
-///     write it now. Retry.
-///   - FAILED_PRECONDITION (RESULT_BUDGET_EXCEEDED): the rings are too small for it, and it is
-///   larger
-///     than the whole memory of every database. The message names the sizes and the setting.
+///   - UNAVAILABLE (RESULT_NOT_TAKEN): it has to be written, and no database has room for it now.
+///     Retry.
+///   - FAILED_PRECONDITION (RESULT_BUDGET_EXCEEDED): it has to be written, and is larger than the
+///     whole memory of every database. The message names the sizes and the setting.
 ///   - those of ResultWays::send; MESSAGE_TOO_LARGE only for outputs that nobody can write
 ///     (values::CanPut).
 absl::StatusOr<node::Delivered> DeliverResult(const message::Message& message,

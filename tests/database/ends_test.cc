@@ -163,6 +163,40 @@ class EndsTest : public QObject {
     QCOMPARE(a.Store(uid, "theirs", message::Kind::kReplica), StoreOutcome::kStored);
   }
 
+  // A peer without room for this very result fails the job, or one is told to cancel it.
+  void Merge_AHeldResultBeatsAnotherEndThatIsProposed() {
+    for (const bool cancelled : {false, true}) {
+      AskingStore a, b;
+      const std::string uid = a.Create();
+      b.store.Merge(std::vector{a.Record(uid)});
+      QCOMPARE(b.Store(uid, "video", message::Kind::kResult, /*hold=*/true), StoreOutcome::kHeld);
+      v1::UpdateJobRequest end = Cancellation(uid);
+      end.set_cancelled(cancelled);
+      if (!cancelled) end.mutable_failed()->set_reason("RESULT_BUDGET_EXCEEDED");
+      QVERIFY(a.store.Update(end).ok());
+      b.store.Merge(std::vector{a.Record(uid)});
+      QCOMPARE(job::EndOf(b.Record(uid)), Job::SUCCEEDED);
+      QVERIFY(b.Record(uid).has_bytes());
+      QCOMPARE(b.asked, 1);
+      a.store.Merge(std::vector{b.Record(uid)});
+      QVERIFY(job::SameEnd(a.Record(uid), b.Record(uid)));
+      QVERIFY(b.store.Confirm(*base::Uid::Parse(uid)));
+      QCOMPARE(b.State(uid), Job::SUCCEEDED);
+    }
+  }
+
+  void Merge_AHeldResultOfAnEarlierRunBeatsNothing() {
+    AskingStore a, b;
+    const std::string uid = a.Create();
+    b.store.Merge(std::vector{a.Record(uid)});
+    QCOMPARE(b.Store(uid, "video", message::Kind::kResult, /*hold=*/true), StoreOutcome::kHeld);
+    QVERIFY(a.store.Update(Cancellation(uid)).ok());
+    v1::JobRecord later = a.Record(uid);
+    job::NoteRun(7, later);
+    b.store.Merge(std::vector{later});
+    QCOMPARE(job::EndOf(b.Record(uid)), Job::CANCELLED);
+  }
+
   // A client that was told CANCELLED loses nothing when the database that told it dies at once.
   void Cancellation_IsKnownToBothBeforeItIsTold() {
     DatabaseCluster cluster;

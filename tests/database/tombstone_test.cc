@@ -112,6 +112,49 @@ class TombstoneTest : public QObject {
     QCOMPARE(f.here.store.List({})->jobs_size(), 0);
   }
 
+  // The end's own life is over when the database comes back, but the job's deadline is not.
+  void ADatabaseThatWasAway_DoesNotEndAJobAgain_data() {
+    QTest::addColumn<int>("state");
+    QTest::addColumn<int>("known_s");
+    QTest::newRow("failed") << static_cast<int>(v1::Job::FAILED) << 150;
+    QTest::newRow("cancelled") << static_cast<int>(v1::Job::CANCELLED) << 150;
+    QTest::newRow("expired") << static_cast<int>(v1::Job::EXPIRED) << 101;
+  }
+  void ADatabaseThatWasAway_DoesNotEndAJobAgain() {
+    QFETCH(const int, state);
+    QFETCH(const int, known_s);
+    StoreFixture here({.tombstone_ttl = 1s}), away({.tombstone_ttl = 1s});
+    const std::string uid = here.Create();  // For 100 s, and its result for 50 s.
+    away.store.Merge(RecordsOf(here.store, uid));
+    v1::UpdateJobRequest end;
+    end.set_uid(uid);
+    if (state == v1::Job::EXPIRED) {
+      here.Store(uid, "video");
+    } else if (state == v1::Job::CANCELLED) {
+      end.set_cancelled(true);
+    } else {
+      end.mutable_failed()->set_reason("BROKEN");
+    }
+    StoreFixture::RequireOk(here.store.Update(end));
+    const auto pass = [&](StoreFixture& f, int seconds) {
+      for (int i = 0; i < seconds; ++i) {
+        f.clock.Advance(1s);
+        f.store.Sweep(EveryoneAlive);
+      }
+    };
+    pass(here, 99);
+    pass(away, 99);
+    away.store.Merge(RecordsOf(here.store, uid));
+    here.store.Merge(RecordsOf(away.store, uid));
+    for (StoreFixture* keeper : {&here, &away}) {
+      QCOMPARE(static_cast<int>(keeper->State(uid)), state);
+      pass(*keeper, known_s - 100);
+      QCOMPARE(static_cast<int>(keeper->State(uid)), state);
+      pass(*keeper, 1);
+      QCOMPARE(keeper->store.stats().records, 0);
+    }
+  }
+
   // The new keeper gets the job from the former one, which then has no copy that it could bring
   // back.
   void AFormerKeeper_HandsOverAndDrops() {

@@ -107,15 +107,17 @@ class ValueAccessTest : public QObject {
   base::ManualClock clock_;
   std::unique_ptr<ValueAccess> values_;
   std::vector<ResultBundle> kept_;
-  bool wanted_ = true;
+  bool wanted_ = true, room_ = true;
 
   ValueAccess::Store Store() {
     return {.wants = [this](const base::Uid&) { return wanted_; },
-            .keep =
-                [this](const ResultBundle& bundle, message::Kind, const std::string&) {
-                  kept_.push_back(bundle);
-                  return true;
-                }};
+            .has_room = [this](std::int64_t) { return room_; },
+            .keep = [this](const ResultBundle& bundle, message::Kind,
+                           const std::string&) -> absl::StatusOr<bool> {
+              if (!room_) return MemoryFull(bundle.total_bytes);
+              kept_.push_back(bundle);
+              return true;
+            }};
   }
   std::unique_ptr<fabric::Channel> Open(std::uint32_t segment) {
     const auto dialer = *fabric_->Dial();
@@ -144,7 +146,7 @@ class ValueAccessTest : public QObject {
     uri_ = "shm://access-" + base::Uid::GenerateRandom().ToString();
     fabric_ = *fabric::Fabric::Open(uri_);
     values_ = *ValueAccess::Create(*fabric_, {.budget_bytes = 1 << 20}, clock_);
-    wanted_ = true;
+    wanted_ = room_ = true;
   }
   void cleanup() {
     kept_.clear();
@@ -177,6 +179,23 @@ class ValueAccessTest : public QObject {
     QCOMPARE(values_->slabs().stats().slabs, std::uint64_t{0});
     QCOMPARE(Reason(values_->Commit(CommitOf(place->reservation(), ""), Store()).status()),
              std::string("RESERVATION_UNKNOWN"));
+  }
+
+  // Its writer looks for room elsewhere. What becomes of a replica is the store's to say.
+  void WithoutRoom_ItIsRefused_BeforeItIsWrittenAndAfter() {
+    const std::string bytes(1000, 'a');
+    const auto place = values_->Reserve(Request({bytes}), Store());
+    Write(*place, bytes);
+    room_ = false;
+    const auto committed = values_->Commit(CommitOf(place->reservation(), bytes), Store());
+    QCOMPARE(committed.status().code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(committed.status()), std::string("RESULT_MEMORY_FULL"));
+    QCOMPARE(values_->slabs().stats().slabs, std::uint64_t{0});
+    v1::ReserveResultRequest request = Request({bytes});
+    QCOMPARE(Reason(values_->Reserve(request, Store()).status()),
+             std::string("RESULT_MEMORY_FULL"));
+    request.set_replica(true);
+    QVERIFY(values_->Reserve(request, Store()).ok());
   }
 
   void OtherBytes_AreRefused_AndTheRoomIsFree() {

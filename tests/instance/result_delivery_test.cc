@@ -71,6 +71,16 @@ class ResultDeliveryTest : public QObject {
                           }});
   }
 
+  /// A result of a job that the databases know, and that `first` keeps first.
+  message::Message ResultOfAJob(const std::string& first) {
+    v1::JobRecord record = database::NewRecord();
+    while (cluster_->Order(record.job().uid())[0] != first) record = database::NewRecord();
+    database::Require(cluster_->records().Create(record).status());
+    message::Message message = Result(2'000'000);
+    message.header.uid = *base::Uid::Parse(record.job().uid());
+    return message;
+  }
+
   /// Leaves the database no room for results that are written straight into its memory.
   void ReserveAll(const std::string& id) {
     v1::DatabaseService::Stub stub(rpc::MakeChannel(cluster_->at(id).server->address()));
@@ -165,10 +175,43 @@ class ResultDeliveryTest : public QObject {
     }
   }
 
+  // Its ring would hold it, but a full database ends the job of a result that comes so.
+  void ResultForWhichTheFirstDatabaseHasNoRoom_GoesToTheNext() {
+    AddDatabase("db-1", 16 << 20, 3'000'000);
+    AddDatabase("db-2");
+    const message::Message before = ResultOfAJob("db-1"), message = ResultOfAJob("db-1");
+    QVERIFY(Deliver(before).ok());
+    QVERIFY(HasResult("db-1", before));
+    const auto delivered = Deliver(message);
+    QVERIFY2(delivered.ok(), delivered.status().ToString().c_str());
+    QCOMPARE(delivered->endpoint.node_id(), std::string("db-2"));
+    QVERIFY(HasResult("db-2", message));
+  }
+
+  void ResultForWhichNobodyHasRoom_EndsNoJob_AndIsTakenLater() {
+    AddDatabase("db-1", 16 << 20, 3'000'000);
+    database::JobStore& store = cluster_->at("db-1").node->store();
+    const message::Message before = ResultOfAJob("db-1"), message = ResultOfAJob("db-1");
+    const std::string uid = message.header.uid.ToString();
+    QVERIFY(Deliver(before).ok());
+    QVERIFY(HasResult("db-1", before));
+    QCOMPARE(Reason(Deliver(message).status()), std::string("RESULT_NOT_TAKEN"));
+    QCOMPARE(store.Get(uid)->job().state(), v1::Job::QUEUED);
+    QVERIFY(store.Delete(before.header.uid.ToString()).ok());
+    QVERIFY(Deliver(message).ok());
+    QVERIFY(HasResult("db-1", message));
+  }
+
   // Nothing that happens before the deadline makes room for it.
+  void ResultAboveEveryBudget_FailsAtOnceAndNamesTheSetting_data() {
+    QTest::addColumn<std::uint64_t>("ring");
+    QTest::newRow("and above every ring") << std::uint64_t{1 << 20};
+    QTest::newRow("in rings that would hold it") << std::uint64_t{16 << 20};
+  }
   void ResultAboveEveryBudget_FailsAtOnceAndNamesTheSetting() {
-    AddDatabase("db-1", 1 << 20, 3'000'000);
-    AddDatabase("db-2", 1 << 20, 2'000'000);
+    QFETCH(const std::uint64_t, ring);
+    AddDatabase("db-1", ring, 3'000'000);
+    AddDatabase("db-2", ring, 2'000'000);
     const message::Message message = Result(2'500'000);
     const auto fits = Deliver(message);
     QVERIFY2(fits.ok(), fits.status().ToString().c_str());

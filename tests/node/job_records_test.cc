@@ -42,6 +42,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   }
   [[nodiscard]] const std::string& id() const { return id_; }
   [[nodiscard]] bool started() const { return started_; }
+  [[nodiscard]] int watches() const { return watches_; }
 
   void Put(const v1::Job& job) {
     const base::MutexLock lock(mutex_);
@@ -124,6 +125,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
                         grpc::ServerWriter<v1::Job>* writer) override {
     const std::string uid = UidOfName(request->name())->ToString();
     std::string last;
+    ++watches_;
     while (!context->IsCancelled() && !server_->stopping().stop_requested()) {
       v1::Job job;
       {
@@ -176,6 +178,7 @@ class FakeDatabase final : public v1::DatabaseService::Service {
   const std::string id_;
   std::string address_;
   bool started_ = false;
+  std::atomic<int> watches_ = 0;
   std::unique_ptr<rpc::Server> server_;
   base::Mutex mutex_;
   std::map<std::string, v1::JobRecord> records_ ABSL_GUARDED_BY(mutex_);
@@ -274,6 +277,58 @@ class JobRecordsTest : public QObject {
     QVERIFY(watch().ok());
     QCOMPARE(states, std::vector{v1::Job::FAILED});
     QCOMPARE(base::GetReason(fetch()).reason, std::string("LOST_ON_RESTART"));
+  }
+
+  // The one that is away may have the result, so nobody is told an end that may not be one.
+  void LostInTheFirst_WhileTheNextIsAway_IsNotSaid() {
+    v1::Job lost = MakeJob(uid_);
+    lost.set_state(v1::Job::FAILED);
+    lost.mutable_error()->set_reason("LOST_ON_RESTART");
+    v1::Job whole = MakeJob(uid_);
+    whole.set_state(v1::Job::SUCCEEDED);
+    first_->Put(lost);
+    second_->Put(whole);
+    second_->Stop();
+    QVERIFY(absl::IsUnavailable(records_->Get(uid_).status()));
+    QVERIFY(absl::IsUnavailable(records_->Fetch(
+        uid_, "", 0, 0, [](const v1::FetchResultResponse&) { return true; }, [] { return true; })));
+    std::vector<v1::Job::State> states;
+    absl::Status ended;
+    std::jthread watcher([&] {
+      ended = testing::WatchToEnd(
+          *records_, uid_, [&](const v1::Job& job) { return states.push_back(job.state()), true; });
+    });
+    // Its round goes on until both have answered.
+    const bool goes_on = testing::Eventually([&] { return first_->watches() >= 2; });
+    v1::RoutingTable table = view_.routing()->table();
+    FakeDatabase back(second_->id());
+    back.Put(whole);
+    for (v1::Endpoint& database : *table.mutable_databases()) {
+      if (database.node_id() == back.id()) database = back.endpoint();
+    }
+    view_.SetRouting(std::make_shared<Routing>(table));
+    watcher.join();
+    QVERIFY(goes_on);
+    QVERIFY2(ended.ok(), base::Message(ended).c_str());
+    QCOMPARE(states, std::vector{v1::Job::SUCCEEDED});
+    records_.reset();  // Before `back`.
+  }
+
+  void Copy_GoesToAnotherDatabase_AndPassesOverOneThatIsSilent() {
+    base::ManualClock clock;
+    JobRecords records(view_, {}, clock);
+    v1::JobRecord record;
+    *record.mutable_job() = MakeJob(uid_);
+    QVERIFY(records.Create(record).ok());
+    const auto copy = records.Copy(record);
+    QVERIFY(copy != nullptr);
+    copy->Await();
+    QVERIFY(second_->Has(uid_));
+    second_->Stop();
+    records.Copy(record)->Await();
+    QVERIFY(records.Copy(record) == nullptr);
+    clock.Advance(base::Scaled(seconds(1)));
+    QVERIFY(records.Copy(record) != nullptr);
   }
 
   // The database with the copy may tell of a success that the other one has not heard of yet.

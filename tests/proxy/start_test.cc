@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "cluster/base/mutex.h"
-#include "tests/proxy/proxy_cluster.h"
+#include "tests/proxy/plain_database.h"
 #include "tests/test_main.h"
 
 namespace onepiece::proxy {
@@ -11,18 +11,14 @@ namespace {
 
 constexpr base::Duration kShortLease = 200ms;
 
-/// A database without a ring, whose leases are short. It keeps back the first answer to CreateJob.
-class LateDatabase final : public v1::DatabaseService::Service {
+/// A database whose leases are short. It keeps back the first answer to CreateJob.
+class LateDatabase final : public PlainDatabase {
  public:
-  LateDatabase() {
-    server_.AddService(*this);
-    Require(server_.Start().status());
-  }
+  LateDatabase() : PlainDatabase({.start_lease = kShortLease}) {}
   ~LateDatabase() override {
     Answer();
-    server_.Shutdown(base::Duration::zero());
+    Close();
   }
-  [[nodiscard]] const std::string& address() const { return server_.address(); }
   /// Lets the first answer go.
   void Answer() {
     const base::MutexLock lock(mutex_);
@@ -37,13 +33,17 @@ class LateDatabase final : public v1::DatabaseService::Service {
   [[nodiscard]] int claims() const { return claims_; }
   /// Returns whether nobody has the lease of the last job that was made.
   bool IsFree() {
-    const base::MutexLock lock(mutex_);
-    return !store_.Get(uid_)->lease().has_time_left();
+    std::string uid;
+    {
+      const base::MutexLock lock(mutex_);
+      uid = uid_;
+    }
+    return !RecordsOf(uid).at(0).lease().has_time_left();
   }
 
-  grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
+  grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::CreateJobResponse* response) override {
-    const grpc::Status status = Told(store_.Create(request->record()), *response);
+    const grpc::Status status = PlainDatabase::CreateJob(context, request, response);
     base::MutexLock lock(mutex_);
     uid_ = request->record().job().uid();
     const bool is_first = ++created_ == 1;
@@ -54,53 +54,24 @@ class LateDatabase final : public v1::DatabaseService::Service {
     }
     return status;
   }
-  grpc::Status ClaimStart(grpc::ServerContext*, const v1::ClaimStartRequest* request,
+  grpc::Status ClaimStart(grpc::ServerContext* context, const v1::ClaimStartRequest* request,
                           v1::ClaimStartResponse* response) override {
     ++claims_;
-    return Told(store_.Claim(*request), *response);
-  }
-  grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
-                         v1::JobRecord* response) override {
-    return Told(store_.Update(*request), *response);
-  }
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRecordRequest* request,
-                      v1::JobRecord* response) override {
-    return Told(store_.Get(request->uid()), *response);
+    return PlainDatabase::ClaimStart(context, request, response);
   }
 
  private:
-  template <typename T>
-  static grpc::Status Told(const absl::StatusOr<T>& answer, T& response) {
-    if (!answer.ok()) return rpc::ToGrpc(answer.status());
-    response = *answer;
-    return grpc::Status::OK;
-  }
-
-  database::JobStore store_{{.start_lease = kShortLease}, base::SystemClock(), {}};
   std::atomic<int> claims_ = 0;
   base::Mutex mutex_;
   base::CondVar changed_;
   int created_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string uid_ ABSL_GUARDED_BY(mutex_);
   bool may_answer_ ABSL_GUARDED_BY(mutex_) = false;
-  rpc::Server server_{rpc::ServerOptions{}};
 };
 
 /// Two proxies, one instance, and a LateDatabase as the only database.
 struct LateCluster : Cluster {
-  LateCluster() {
-    for (const char* id : {"db-1", "db-2"}) {
-      Kill(id);
-      Forget(id);
-    }
-    ChangeTable([&](v1::RoutingTable& table) {
-      v1::Endpoint& self = *table.add_databases();
-      self.set_node_id("db-3");
-      self.set_incarnation(1);
-      self.set_address(database.address());
-      *table.add_alive() = self;
-    });
-  }
+  LateCluster() { TakePlace(*this, {&database}); }
 
   LateDatabase database;
   FakeInstance instance{*this};

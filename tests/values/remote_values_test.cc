@@ -94,6 +94,7 @@ class LossyDatabase final : public v1::DatabaseService::Service {
   const std::unique_ptr<database::ValueAccess> values_;
   const database::ValueAccess::Store store_ = {
       .wants = [](const base::Uid&) { return true; },
+      .has_room = [](std::int64_t) { return true; },
       .keep = [](const database::ResultBundle&, message::Kind,
                  const std::string&) { return true; }};
   std::atomic<int> lost_commits_{0}, abandons_{0}, lost_abandons_{0};
