@@ -225,8 +225,10 @@ grpc::Status RingInbox::RenewValue(grpc::ServerContext* /*context*/,
                                    const v1::RenewValueRequest* request,
                                    v1::RenewValueResponse* response) {
   const absl::Status meant = CheckIncarnation(request->consumer_incarnation());
-  if (meant.ok() && values_ != nullptr) *response = values_->Renew(*request);
-  return rpc::ToGrpc(meant);
+  if (!meant.ok() || values_ == nullptr) return rpc::ToGrpc(meant);
+  absl::StatusOr<v1::RenewValueResponse> renewed = values_->Renew(*request);
+  if (renewed.ok()) *response = *std::move(renewed);
+  return rpc::ToGrpc(renewed.status());
 }
 
 absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {

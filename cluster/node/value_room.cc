@@ -79,12 +79,17 @@ absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(const v1::ReserveVal
   return response;
 }
 
-v1::RenewValueResponse ValueRoom::Renew(const v1::RenewValueRequest& request) {
+absl::StatusOr<v1::RenewValueResponse> ValueRoom::Renew(const v1::RenewValueRequest& request) {
   v1::RenewValueResponse response;
   response.set_fate(v1::RenewValueResponse::OVER);
   if (request.give_up()) {
     (void)reservations_.GiveUp(request.reservation());
     return response;
+  }
+  const base::MutexLock lock(between_);
+  if (request.reservation() == checked_ && checked_ != 0) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "BEING_CHECKED",
+                           "the message is being checked: ask again");
   }
   switch (reservations_.Renew(request.reservation())) {
     case values::Reservations::Fate::kOpen:
@@ -109,13 +114,24 @@ absl::StatusOr<message::Buffer> ValueRoom::Receive(ring::Delivery delivery) {
     ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(bytes));
     ONEPIECE_ASSIGN_OR_RETURN(reference, message::DecodeReference(bytes));
     written = reservations_.Take(reference.reservation);
+    if (written.has_value()) checked_ = reference.reservation;
   }
   if (!written.has_value()) return Malformed("it refers to a reservation that is not here");
-  const values::Slabs::Slab& slab = written->slab;
+  absl::StatusOr<message::Buffer> message = Check(*written, reference);
+  const base::MutexLock lock(between_);
+  if (!message.ok()) reservations_.Spoil(reference.reservation);
+  checked_ = 0;
+  return message;
+}
+
+absl::StatusOr<message::Buffer> ValueRoom::Check(const values::Reservations::Reservation& written,
+                                                 const message::Reference& reference) {
+  const values::Slabs::Slab& slab = written.slab;
   if (slab.bytes.size() == reference.length_bytes && base::Crc32c(slab.bytes) == reference.crc32c)
     return message::Buffer(slab.owner, slab.bytes);
-  // The writer is fenced, so that a write that is still on its way cannot land in what comes next.
-  (void)slabs_->Fence(slab.place.segment, written->sender);
+  // Whoever wrote may not have finished. A write that is still on its way must not land in what
+  // comes next.
+  if (!slabs_->Fence(slab.place.segment, written.sender)) slabs_->Discard(slab.place.segment);
   return Malformed("the reserved bytes are not those of the reference");
 }
 

@@ -7,11 +7,13 @@
 #include <memory>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/artifact.h"
+#include "cluster/message/reference.h"
 #include "cluster/node/block_pool.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/values/reservations.h"
@@ -57,10 +59,13 @@ class ValueRoom {
   /// of Region::Accept.
   absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request,
                                                    std::shared_ptr<const void> admitted);
-  v1::RenewValueResponse Renew(const v1::RenewValueRequest& request);
+  /// Errors: UNAVAILABLE (BEING_CHECKED: the message has been taken out of the ring, and nobody
+  /// knows yet whether it is whole).
+  absl::StatusOr<v1::RenewValueResponse> Renew(const v1::RenewValueRequest& request);
 
   /// Takes a reference out of the ring and returns the message that it names, checked and where it
-  /// lies. REQUIRES: delivery.size_bytes() == message::kReferenceBytes.
+  /// lies. A sender that asks about a message that failed the check is told to send it again.
+  /// REQUIRES: delivery.size_bytes() == message::kReferenceBytes.
   ///
   /// Errors: INVALID_ARGUMENT (MALFORMED_MESSAGE: no reference, or to nothing that is here; the
   /// bytes are not those of its checksum), and those of Delivery::CopyTo.
@@ -70,6 +75,8 @@ class ValueRoom {
 
  private:
   void Sweep();
+  absl::StatusOr<message::Buffer> Check(const values::Reservations::Reservation& written,
+                                        const message::Reference& reference);
 
   const std::shared_ptr<values::Slabs> slabs_;
   const MarkEnd mark_end_;
@@ -77,6 +84,9 @@ class ValueRoom {
   // Held while a reference is neither in the ring nor resolved, so that Sweep sees it in one of
   // them. Nobody waits for the fabric while it is held, because Receive needs it.
   base::Mutex between_;
+  // The reservation whose bytes are being checked; 0: none. Until then it was neither received nor
+  // lost.
+  std::uint64_t checked_ ABSL_GUARDED_BY(between_) = 0;
   std::jthread sweeper_;  // Last: it stops before the members that it uses are destroyed.
 };
 

@@ -145,6 +145,27 @@ class ReservationsTest : public QObject {
     Sweep();
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
     QCOMPARE(reservations_->Renew(other), Fate::kOver);
+    // This process lives, and may write into that segment at any time. Nobody gets it.
+    const auto next = *slabs_->Take(100);
+    QVERIFY(next.place.segment != slab.place.segment);
+  }
+
+  // A writer that has died writes nothing more.
+  void RoomOfADeadWriter_IsUsedAgain() {
+    const auto slab = *slabs_->Take(100);
+    (void)Open(100);
+    clock_.Advance(base::Scaled(kLease) + base::Scaled(kFenceLimit));
+    Sweep();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
+    QCOMPARE(slabs_->Take(100)->place.segment, slab.place.segment);
+  }
+
+  void Spoil_IsRememberedAsOver() {
+    const std::uint64_t spoilt = Open(100), taken = Open(100);
+    QVERIFY(reservations_->Take(spoilt).has_value() && reservations_->Take(taken).has_value());
+    reservations_->Spoil(spoilt);
+    QCOMPARE(reservations_->Renew(spoilt), Fate::kOver);
+    QCOMPARE(reservations_->Renew(taken), Fate::kNone);
   }
 };
 
