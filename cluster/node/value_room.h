@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -52,6 +53,12 @@ class ValueRoom {
 
   /// The largest message that there can ever be room for.
   [[nodiscard]] std::uint64_t max_bytes() const;
+  /// Answers a request that has an open reservation already: its answer was lost. nullopt: it has
+  /// none.
+  ///
+  /// Errors: those of Reserve.
+  std::optional<absl::StatusOr<v1::ReserveValueResponse>> FindReserved(
+      const v1::ReserveValueRequest& request);
   /// Keeps `admitted` with the reservation.
   ///
   /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER, BAD_SIZE, MESSAGE_TOO_LARGE),
@@ -74,6 +81,8 @@ class ValueRoom {
   void Export(telemetry::Metrics& metrics) const;
 
  private:
+  absl::StatusOr<v1::ReserveValueResponse> LetIn(const v1::ReserveValueRequest& request,
+                                                 const values::Place& place);
   void Sweep();
   absl::StatusOr<message::Buffer> Check(const values::Reservations::Reservation& written,
                                         const message::Reference& reference);

@@ -40,12 +40,37 @@ absl::StatusOr<std::uint64_t> Reservations::Add(Reservation reservation) {
   const std::uint64_t bytes = reservation.slab.bytes.size();
   const base::MonotonicTime expires = clock_.Now() + base::Scaled(options_.lease);
   const base::MutexLock lock(mutex_);
+  if (FindLocked(reservation.sender, reservation.request, bytes) != open_.end()) {
+    return base::MakeError(absl::StatusCode::kAlreadyExists, "ALREADY_RESERVED",
+                           "this request has a reservation");
+  }
   ONEPIECE_RETURN_IF_ERROR(CheckRoomLocked(bytes));
   std::uint64_t id = 0;
   while (id == 0 || open_.contains(id)) id = base::RandomU64();
   open_bytes_ += bytes;
   open_.emplace(id, Open{.reservation = std::move(reservation), .expires = expires});
   return id;
+}
+
+Reservations::OpenMap::iterator Reservations::FindLocked(const std::string& sender,
+                                                         std::uint64_t request,
+                                                         std::uint64_t length) {
+  if (request == 0) return open_.end();
+  return std::ranges::find_if(open_, [&](const OpenMap::value_type& entry) {
+    const Reservation& known = entry.second.reservation;
+    return !entry.second.over && known.request == request && known.sender == sender &&
+           known.slab.bytes.size() == length;
+  });
+}
+
+std::optional<Reservations::Known> Reservations::Find(const std::string& sender,
+                                                      std::uint64_t request, std::uint64_t length) {
+  const base::MutexLock lock(mutex_);
+  const auto found = FindLocked(sender, request, length);
+  if (found == open_.end()) return std::nullopt;
+  found->second.expires = clock_.Now() + base::Scaled(options_.lease);
+  found->second.may_end = nullptr;
+  return Known{.id = found->first, .place = found->second.reservation.slab.place};
 }
 
 Reservations::Fate Reservations::Renew(std::uint64_t id) {

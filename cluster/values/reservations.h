@@ -47,7 +47,8 @@ class Reservations {
   struct Reservation {
     std::string sender;  ///< The peer that writes, by its name in Slabs::Enroll.
     Slabs::Slab slab;
-    std::any note;  ///< What the caller keeps with it.
+    std::any note;              ///< What the caller keeps with it.
+    std::uint64_t request = 0;  ///< The sender's number of its request. 0: it has none.
   };
   /// How a reservation stands.
   enum class Fate : std::uint8_t {
@@ -67,8 +68,16 @@ class Reservations {
   absl::Status CheckRoom(std::uint64_t bytes) const;
   /// Opens a reservation and returns its number, which is never 0.
   ///
-  /// Errors: as CheckRoom.
+  /// Errors: as CheckRoom, and ALREADY_EXISTS when Find finds one for the same request.
   absl::StatusOr<std::uint64_t> Add(Reservation reservation);
+  /// An open reservation, as its writer knows it.
+  struct Known {
+    std::uint64_t id = 0;
+    Place place;
+  };
+  /// The open reservation of `length` bytes that this request of the sender has made before, with a
+  /// fresh lease. None for request 0.
+  std::optional<Known> Find(const std::string& sender, std::uint64_t request, std::uint64_t length);
   /// Begins its lease anew, unless it is over.
   Fate Renew(std::uint64_t id);
   /// Ends a reservation and returns it; nullopt when its fate is not kOpen.
@@ -98,6 +107,8 @@ class Reservations {
   };
   absl::Status CheckRoomLocked(std::uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   using OpenMap = std::map<std::uint64_t, Open>;
+  OpenMap::iterator FindLocked(const std::string& sender, std::uint64_t request,
+                               std::uint64_t length) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Reservation Remove(OpenMap::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteOver(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

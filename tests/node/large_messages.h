@@ -101,13 +101,16 @@ class Front final : public v1::RingService::Service {
   }
   grpc::Status ReserveValue(grpc::ServerContext*, const v1::ReserveValueRequest* request,
                             v1::ReserveValueResponse* response) override {
-    return Pass(&v1::RingService::Stub::ReserveValue, *request, *response);
+    const grpc::Status passed = Pass(&v1::RingService::Stub::ReserveValue, *request, *response);
+    if (lost_answers_-- <= 0) return passed;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer is lost"};
   }
   grpc::Status RenewValue(grpc::ServerContext*, const v1::RenewValueRequest* request,
                           v1::RenewValueResponse* response) override {
     if (before_renew) before_renew();
     return Pass(&v1::RingService::Stub::RenewValue, *request, *response);
   }
+  void LoseAnswers(int number) { lost_answers_ = number; }
 
   v1::Endpoint endpoint;               ///< Of the receiver, behind this.
   std::function<void()> before_renew;  ///< Set before the first call comes.
@@ -123,6 +126,7 @@ class Front final : public v1::RingService::Service {
   }
 
   const std::unique_ptr<v1::RingService::Stub> stub_;
+  std::atomic<int> lost_answers_{0};
   rpc::Server server_{{.listen = "127.0.0.1:0"}};  // Last: it ends before what its handlers use.
 };
 
@@ -194,8 +198,10 @@ class LargeMessages {
     return ReserveAt(receiver, length, other_->Dial().value()->offer());
   }
   absl::StatusOr<v1::ReserveValueResponse> ReserveAt(const Receiver& receiver, std::uint64_t length,
-                                                     const fabric::Offer& offer) {
+                                                     const fabric::Offer& offer,
+                                                     std::uint64_t number = 0) {
     v1::ReserveValueRequest request;
+    request.set_request(number);
     request.set_node_id("raw");
     request.set_consumer_incarnation(receiver.endpoint.incarnation());
     request.set_length(length);

@@ -29,8 +29,8 @@ class ReservationsTest : public QObject {
   std::shared_ptr<Slabs> slabs_;
   std::unique_ptr<Reservations> reservations_;
 
-  std::uint64_t Open(std::uint64_t bytes) {
-    return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note")});
+  std::uint64_t Open(std::uint64_t bytes, std::uint64_t request = 0) {
+    return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note"), request});
   }
   void Sweep() {
     reservations_->Expire();
@@ -166,6 +166,25 @@ class ReservationsTest : public QObject {
     reservations_->Spoil(spoilt);
     QCOMPARE(reservations_->Renew(spoilt), Fate::kOver);
     QCOMPARE(reservations_->Renew(taken), Fate::kNone);
+  }
+
+  void Find_KnowsARequestWhileItsReservationIsOpen() {
+    const std::uint64_t id = Open(100, 7);
+    (void)Open(100);
+    QVERIFY(!reservations_->Find("writer", 0, 100).has_value());
+    QVERIFY(!reservations_->Find("another", 7, 100).has_value());
+    QVERIFY(!reservations_->Find("writer", 7, 101).has_value());
+    const auto twice = reservations_->Add({"writer", *slabs_->Take(100), {}, 7});
+    QCOMPARE(Reason(twice.status()), std::string("ALREADY_RESERVED"));
+    clock_.Advance(base::Scaled(kLease) - kMoment);
+    const auto known = reservations_->Find("writer", 7, 100);
+    QVERIFY(known.has_value() && known->id == id);
+    clock_.Advance(base::Scaled(kLease) - kMoment);
+    Sweep();
+    QCOMPARE(reservations_->stats().open, std::size_t{1});
+    clock_.Advance(kMoment);
+    Sweep();
+    QVERIFY(!reservations_->Find("writer", 7, 100).has_value());
   }
 };
 
