@@ -106,6 +106,7 @@ class JobRecords {
 
  private:
   friend class WatchRun;
+  friend class ResultFetches;
   struct Impl;
   const std::unique_ptr<Impl> impl_;
 };
