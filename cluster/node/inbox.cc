@@ -75,7 +75,8 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   grpc::Status RenewValue(grpc::ServerContext* context, const v1::RenewValueRequest* request,
                           v1::RenewValueResponse* response) override;
   absl::Status CheckIncarnation(std::uint64_t meant) const;
-  absl::Status Reserve(const v1::ReserveValueRequest& request, v1::ReserveValueResponse* response);
+  absl::Status Reserve(const grpc::ServerContext& context, const v1::ReserveValueRequest& request,
+                       v1::ReserveValueResponse* response);
   absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
   BlockPool::Block TakeBlock(std::size_t bytes);
   bool IsReference(const ring::Delivery& delivery) const;
@@ -198,13 +199,14 @@ absl::Status RingInbox::CheckIncarnation(std::uint64_t meant) const {
                          "another incarnation was meant", {{"incarnation", std::to_string(ours)}});
 }
 
-grpc::Status RingInbox::ReserveValue(grpc::ServerContext* /*context*/,
+grpc::Status RingInbox::ReserveValue(grpc::ServerContext* context,
                                      const v1::ReserveValueRequest* request,
                                      v1::ReserveValueResponse* response) {
-  return rpc::ToGrpc(Reserve(*request, response));
+  return rpc::ToGrpc(Reserve(*context, *request, response));
 }
 
-absl::Status RingInbox::Reserve(const v1::ReserveValueRequest& request,
+absl::Status RingInbox::Reserve(const grpc::ServerContext& context,
+                                const v1::ReserveValueRequest& request,
                                 v1::ReserveValueResponse* response) {
   if (closed_ || shut_)
     return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
@@ -213,9 +215,18 @@ absl::Status RingInbox::Reserve(const v1::ReserveValueRequest& request,
     return base::MakeError(absl::StatusCode::kUnimplemented, "NO_VALUES",
                            "this node takes messages through its ring only");
   }
+  // A repetition is not admitted again: it would compete with itself for room.
+  if (auto reserved = values_->FindReserved(request); reserved.has_value()) {
+    ONEPIECE_ASSIGN_OR_RETURN(*response, *std::move(reserved));
+    return absl::OkStatus();
+  }
   std::shared_ptr<const void> admitted;
   if (admission_) {
     ONEPIECE_ASSIGN_OR_RETURN(admitted, admission_(request));
+  }
+  // Nobody would write into the room. The sender has perhaps asked again, or somebody else.
+  if (context.IsCancelled()) {
+    return base::MakeError(absl::StatusCode::kCancelled, "CALLER_GONE", "nobody waits any more");
   }
   ONEPIECE_ASSIGN_OR_RETURN(*response, values_->Reserve(request, std::move(admitted)));
   return absl::OkStatus();
@@ -225,8 +236,10 @@ grpc::Status RingInbox::RenewValue(grpc::ServerContext* /*context*/,
                                    const v1::RenewValueRequest* request,
                                    v1::RenewValueResponse* response) {
   const absl::Status meant = CheckIncarnation(request->consumer_incarnation());
-  if (meant.ok() && values_ != nullptr) *response = values_->Renew(*request);
-  return rpc::ToGrpc(meant);
+  if (!meant.ok() || values_ == nullptr) return rpc::ToGrpc(meant);
+  absl::StatusOr<v1::RenewValueResponse> renewed = values_->Renew(*request);
+  if (renewed.ok()) *response = *std::move(renewed);
+  return rpc::ToGrpc(renewed.status());
 }
 
 absl::Status RingInbox::LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response) {

@@ -116,6 +116,7 @@ class JobRecords {
 
  private:
   friend class WatchRun;
+  friend class ResultFetches;
   struct Impl;
   const std::unique_ptr<Impl> impl_;
 };

@@ -144,7 +144,8 @@ class RingOutbox final : public Outbox {
     // there lasts, because writing it anew costs more than waiting for the ring.
     std::shared_ptr<Link> carrier;
     std::unique_ptr<Transfer> transfer;
-    bool turn_over = false;  // Other messages get their turn now.
+    std::uint64_t room_request = 0;  // As in Transfer::Reserve.
+    bool turn_over = false;          // Other messages get their turn now.
     // The table of the last round of attempts, by which the consumer was chosen, and the state of
     // that round.
     std::shared_ptr<const Routing> chosen_by;
@@ -436,15 +437,16 @@ absl::StatusOr<Outcome> RingOutbox::TrySend(Delivery& delivery, const std::share
 }
 
 Outcome RingOutbox::Reserve(Delivery& delivery, const std::shared_ptr<Link>& link) {
-  auto transfer = Transfer::Reserve({.fabric = fabric_,
-                                     .goodbyes = goodbyes_,
-                                     .resting = resting_,
-                                     .stub = link->stub,
-                                     .node_id = options_.node_id,
-                                     .consumer_incarnation = link->endpoint.incarnation(),
-                                     .call_timeout = options_.open_timeout,
-                                     .clock = clock_},
-                                    delivery.message.header, delivery.encoded);
+  auto transfer =
+      Transfer::Reserve({.fabric = fabric_,
+                         .goodbyes = goodbyes_,
+                         .resting = resting_,
+                         .stub = link->stub,
+                         .node_id = options_.node_id,
+                         .consumer_incarnation = link->endpoint.incarnation(),
+                         .call_timeout = options_.open_timeout,
+                         .clock = clock_},
+                        delivery.message.header, delivery.encoded, delivery.room_request);
   if (transfer.ok()) {
     delivery.transfer = *std::move(transfer);
     delivery.carrier = link;

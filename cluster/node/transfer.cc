@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/base/crc32c.h"
+#include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 
@@ -26,7 +27,8 @@ base::Duration AllocationTime(std::uint64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Transfer>> Transfer::Reserve(Route route,
                                                             const message::Header& header,
-                                                            const message::Encoded& encoded) {
+                                                            const message::Encoded& encoded,
+                                                            std::uint64_t& number) {
   std::unique_ptr<Transfer> transfer(new Transfer(std::move(route), encoded));
   const Route& to = transfer->route_;
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Dialer> dialer, to.fabric.Dial());
@@ -39,11 +41,15 @@ absl::StatusOr<std::unique_ptr<Transfer>> Transfer::Reserve(Route route,
   request.set_app_id(header.app);
   request.set_stage(header.stage);
   request.set_from(header.from);
+  while (number == 0) number = base::RandomU64();
+  request.set_request(number);
   // The lease counts from here: the consumer's begins later.
   const base::MonotonicTime asked = to.clock.Now();
   ONEPIECE_ASSIGN_OR_RETURN(const v1::ReserveValueResponse reserved,
                             rpc::Call(*to.stub, &v1::RingService::Stub::ReserveValue, request,
                                       to.call_timeout + AllocationTime(encoded.total_bytes)));
+  // A transfer that fails gives this room up. The next one must not find it.
+  number = 0;
   transfer->reservation_ = reserved.reservation();
   transfer->offset_ = reserved.offset();
   transfer->lease_ = std::chrono::milliseconds(std::max<std::int64_t>(reserved.lease_ms(), 0));

@@ -42,13 +42,16 @@ class Transfer {
   };
 
   /// Reserves room for the message with this header. The consumer may have to allocate it, which
-  /// takes a second for 2 GiB.
+  /// takes a second for 2 GiB. `number` names the request, and is 0 at first. It is kept until a
+  /// consumer has reserved room and said so. So when the answer is lost, the next call gets the
+  /// room that is reserved, and not more.
   ///
   /// Errors: RESOURCE_EXHAUSTED (no room now), INVALID_ARGUMENT (MESSAGE_TOO_LARGE, JOIN_TOO_LARGE:
   /// never), and all others when the consumer cannot be reached.
   static absl::StatusOr<std::unique_ptr<Transfer>> Reserve(Route route,
                                                            const message::Header& header,
-                                                           const message::Encoded& encoded);
+                                                           const message::Encoded& encoded,
+                                                           std::uint64_t& number);
   ~Transfer();  ///< Gives the reservation up, unless it is kept. Then the channel rests.
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;

@@ -53,11 +53,35 @@ std::uint64_t ValueRoom::max_bytes() const {
   return std::min(slabs_->max_bytes(), message::kMaxMessageBytes);
 }
 
+std::optional<absl::StatusOr<v1::ReserveValueResponse>> ValueRoom::FindReserved(
+    const v1::ReserveValueRequest& request) {
+  const auto known = reservations_.Find(request.node_id(), request.request(), request.length());
+  if (!known.has_value()) return std::nullopt;
+  absl::StatusOr<v1::ReserveValueResponse> response = LetIn(request, known->place);
+  if (response.ok()) response->set_reservation(known->id);
+  return response;
+}
+
+// Lets the sender into the memory at `place`. An earlier offer of the sender is of no use any more:
+// the answer to it was lost.
+absl::StatusOr<v1::ReserveValueResponse> ValueRoom::LetIn(const v1::ReserveValueRequest& request,
+                                                          const values::Place& place) {
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::RemoteRegion region,
+                            slabs_->Enroll(place.segment, request.node_id(), offer));
+  v1::ReserveValueResponse response;
+  response.set_region(region.Serialize());
+  response.set_offset(place.offset);
+  response.set_lease_ms(
+      std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(kLease)).count());
+  return response;
+}
+
 absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(const v1::ReserveValueRequest& request,
                                                             std::shared_ptr<const void> admitted) {
   if (request.node_id().empty() || request.node_id().size() > kMaxSenderBytes)
     return Refused("BAD_NODE", "a node id has 1 to 128 bytes");
-  ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
+  ONEPIECE_RETURN_IF_ERROR(fabric::Offer::Parse(request.offer()).status());
   if (request.length() > max_bytes()) {
     return Refused("MESSAGE_TOO_LARGE", "a message of " + std::to_string(request.length()) +
                                             " bytes; the limit is " + std::to_string(max_bytes()) +
@@ -65,26 +89,31 @@ absl::StatusOr<v1::ReserveValueResponse> ValueRoom::Reserve(const v1::ReserveVal
   }
   ONEPIECE_RETURN_IF_ERROR(reservations_.CheckRoom(request.length()));
   ONEPIECE_ASSIGN_OR_RETURN(values::Slabs::Slab slab, slabs_->Take(request.length()));
-  ONEPIECE_ASSIGN_OR_RETURN(const fabric::RemoteRegion region,
-                            slabs_->Enroll(slab.place.segment, request.node_id(), offer));
-  v1::ReserveValueResponse response;
-  response.set_region(region.Serialize());
-  response.set_offset(slab.place.offset);
-  response.set_lease_ms(
-      std::chrono::duration_cast<std::chrono::milliseconds>(base::Scaled(kLease)).count());
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const std::uint64_t id,
-      reservations_.Add({request.node_id(), std::move(slab), std::move(admitted)}));
-  response.set_reservation(id);
+  ONEPIECE_ASSIGN_OR_RETURN(v1::ReserveValueResponse response, LetIn(request, slab.place));
+  const absl::StatusOr<std::uint64_t> id = reservations_.Add({.sender = request.node_id(),
+                                                              .slab = std::move(slab),
+                                                              .note = std::move(admitted),
+                                                              .request = request.request()});
+  if (absl::IsAlreadyExists(id.status())) {
+    // The same request came twice at once, and the other call was faster.
+    if (auto reserved = FindReserved(request); reserved.has_value()) return *std::move(reserved);
+  }
+  ONEPIECE_RETURN_IF_ERROR(id.status());
+  response.set_reservation(*id);
   return response;
 }
 
-v1::RenewValueResponse ValueRoom::Renew(const v1::RenewValueRequest& request) {
+absl::StatusOr<v1::RenewValueResponse> ValueRoom::Renew(const v1::RenewValueRequest& request) {
   v1::RenewValueResponse response;
   response.set_fate(v1::RenewValueResponse::OVER);
   if (request.give_up()) {
     (void)reservations_.GiveUp(request.reservation());
     return response;
+  }
+  const base::MutexLock lock(between_);
+  if (request.reservation() == checked_ && checked_ != 0) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "BEING_CHECKED",
+                           "the message is being checked: ask again");
   }
   switch (reservations_.Renew(request.reservation())) {
     case values::Reservations::Fate::kOpen:
@@ -109,13 +138,24 @@ absl::StatusOr<message::Buffer> ValueRoom::Receive(ring::Delivery delivery) {
     ONEPIECE_RETURN_IF_ERROR(delivery.CopyTo(bytes));
     ONEPIECE_ASSIGN_OR_RETURN(reference, message::DecodeReference(bytes));
     written = reservations_.Take(reference.reservation);
+    if (written.has_value()) checked_ = reference.reservation;
   }
   if (!written.has_value()) return Malformed("it refers to a reservation that is not here");
-  const values::Slabs::Slab& slab = written->slab;
+  absl::StatusOr<message::Buffer> message = Check(*written, reference);
+  const base::MutexLock lock(between_);
+  if (!message.ok()) reservations_.Spoil(reference.reservation);
+  checked_ = 0;
+  return message;
+}
+
+absl::StatusOr<message::Buffer> ValueRoom::Check(const values::Reservations::Reservation& written,
+                                                 const message::Reference& reference) {
+  const values::Slabs::Slab& slab = written.slab;
   if (slab.bytes.size() == reference.length_bytes && base::Crc32c(slab.bytes) == reference.crc32c)
     return message::Buffer(slab.owner, slab.bytes);
-  // The writer is fenced, so that a write that is still on its way cannot land in what comes next.
-  (void)slabs_->Fence(slab.place.segment, written->sender);
+  // Whoever wrote may not have finished. A write that is still on its way must not land in what
+  // comes next.
+  if (!slabs_->Fence(slab.place.segment, written.sender)) slabs_->Discard(slab.place.segment);
   return Malformed("the reserved bytes are not those of the reference");
 }
 

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/message/artifact.h"
+#include "cluster/message/reference.h"
 #include "cluster/node/block_pool.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/values/reservations.h"
@@ -50,6 +53,12 @@ class ValueRoom {
 
   /// The largest message that there can ever be room for.
   [[nodiscard]] std::uint64_t max_bytes() const;
+  /// Answers a request that has an open reservation already: its answer was lost. nullopt: it has
+  /// none.
+  ///
+  /// Errors: those of Reserve.
+  std::optional<absl::StatusOr<v1::ReserveValueResponse>> FindReserved(
+      const v1::ReserveValueRequest& request);
   /// Keeps `admitted` with the reservation.
   ///
   /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER, BAD_SIZE, MESSAGE_TOO_LARGE),
@@ -57,10 +66,13 @@ class ValueRoom {
   /// of Region::Accept.
   absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request,
                                                    std::shared_ptr<const void> admitted);
-  v1::RenewValueResponse Renew(const v1::RenewValueRequest& request);
+  /// Errors: UNAVAILABLE (BEING_CHECKED: the message has been taken out of the ring, and nobody
+  /// knows yet whether it is whole).
+  absl::StatusOr<v1::RenewValueResponse> Renew(const v1::RenewValueRequest& request);
 
   /// Takes a reference out of the ring and returns the message that it names, checked and where it
-  /// lies. REQUIRES: delivery.size_bytes() == message::kReferenceBytes.
+  /// lies. A sender that asks about a message that failed the check is told to send it again.
+  /// REQUIRES: delivery.size_bytes() == message::kReferenceBytes.
   ///
   /// Errors: INVALID_ARGUMENT (MALFORMED_MESSAGE: no reference, or to nothing that is here; the
   /// bytes are not those of its checksum), and those of Delivery::CopyTo.
@@ -69,7 +81,11 @@ class ValueRoom {
   void Export(telemetry::Metrics& metrics) const;
 
  private:
+  absl::StatusOr<v1::ReserveValueResponse> LetIn(const v1::ReserveValueRequest& request,
+                                                 const values::Place& place);
   void Sweep();
+  absl::StatusOr<message::Buffer> Check(const values::Reservations::Reservation& written,
+                                        const message::Reference& reference);
 
   const std::shared_ptr<values::Slabs> slabs_;
   const MarkEnd mark_end_;
@@ -77,6 +93,9 @@ class ValueRoom {
   // Held while a reference is neither in the ring nor resolved, so that Sweep sees it in one of
   // them. Nobody waits for the fabric while it is held, because Receive needs it.
   base::Mutex between_;
+  // The reservation whose bytes are being checked; 0: none. Until then it was neither received nor
+  // lost.
+  std::uint64_t checked_ ABSL_GUARDED_BY(between_) = 0;
   std::jthread sweeper_;  // Last: it stops before the members that it uses are destroyed.
 };
 

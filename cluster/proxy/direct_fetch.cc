@@ -50,32 +50,35 @@ void DirectFetch::Drop(const base::Uid& uid) {
   known_.erase(found);
 }
 
-std::optional<v1::JobResult> DirectFetch::Known(const base::Uid& uid) const {
+std::optional<DirectFetch::Large> DirectFetch::Find(const base::Uid& uid,
+                                                    const std::string& artifact) const {
   const base::MutexLock lock(mutex_);
-  const auto found = known_.find(uid);
-  if (found == known_.end()) return std::nullopt;
-  return found->second.result;
-}
-
-std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,
-                                                   const std::string& artifact) {
-  const std::optional<v1::JobResult> result = Known(uid);
-  if (!result.has_value()) return std::nullopt;
-  const auto& artifacts = result->artifacts();
+  const auto known = known_.find(uid);
+  if (known == known_.end()) return std::nullopt;
+  const auto& artifacts = known->second.result.artifacts();
   const auto found = std::ranges::find_if(artifacts, [&](const v1::ResultArtifact& info) {
     return artifact.empty() || info.artifact() == artifact;
   });
   if (found == artifacts.end() || !IsLarge(*found)) return std::nullopt;
+  return Large{.info = *found, .ordinal = static_cast<std::uint32_t>(found - artifacts.begin())};
+}
+
+bool DirectFetch::Knows(const base::Uid& uid, const std::string& artifact) const {
+  return Find(uid, artifact).has_value();
+}
+
+std::optional<DirectFetch::Value> DirectFetch::Get(const base::Uid& uid,
+                                                   const std::string& artifact) {
+  const std::optional<Large> large = Find(uid, artifact);
+  if (!large.has_value()) return std::nullopt;
+  const std::int64_t size = large->info.size_bytes();
   const std::vector<v1::Endpoint> databases = view_.routing()->DatabasesFor(uid);
-  std::shared_ptr<const void> room = TakeRoom(found->size_bytes());
+  std::shared_ptr<const void> room = TakeRoom(size);
   if (databases.empty() || room == nullptr) return std::nullopt;
-  const auto ordinal = static_cast<std::uint32_t>(found - artifacts.begin());
   auto bytes = peers_.At(databases.front().address())
-                   ->Get({uid, ordinal}, clock_.Now() + base::Scaled(kGetTimeout));
-  if (!bytes.ok() || bytes->size() != static_cast<std::size_t>(found->size_bytes())) {
-    return std::nullopt;
-  }
-  return Value{.info = *found, .bytes = *std::move(bytes), .room = std::move(room)};
+                   ->Get({uid, large->ordinal}, clock_.Now() + base::Scaled(kGetTimeout));
+  if (!bytes.ok() || bytes->size() != static_cast<std::size_t>(size)) return std::nullopt;
+  return Value{.info = large->info, .bytes = *std::move(bytes), .room = std::move(room)};
 }
 
 std::shared_ptr<const void> DirectFetch::TakeRoom(std::int64_t bytes) {

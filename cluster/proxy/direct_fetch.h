@@ -42,6 +42,9 @@ class DirectFetch {
   void Note(const base::Uid& uid, const v1::Job& job);
   void Forget(const base::Uid& uid);
 
+  /// Whether Get would try to read that artifact. Never waits.
+  [[nodiscard]] bool Knows(const base::Uid& uid, const std::string& artifact) const;
+
   struct Value {
     v1::ResultArtifact info;
     message::Buffer bytes;
@@ -55,7 +58,12 @@ class DirectFetch {
 
  private:
   std::shared_ptr<const void> TakeRoom(std::int64_t bytes);
-  std::optional<v1::JobResult> Known(const base::Uid& uid) const;
+  /// A large artifact of a known result, and its ordinal.
+  struct Large {
+    v1::ResultArtifact info;
+    std::uint32_t ordinal = 0;
+  };
+  std::optional<Large> Find(const base::Uid& uid, const std::string& artifact) const;
   void Drop(const base::Uid& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   struct Noted {

@@ -7,6 +7,7 @@
 #include "cluster/base/status.h"
 #include "cluster/job/job_record.h"
 #include "cluster/proxy/cancel_work.h"
+#include "cluster/proxy/result_relay.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/repeat.h"
@@ -26,11 +27,11 @@ constexpr base::Duration kFirstAgreePause = 2ms;
 constexpr base::Duration kLongestAgreePause = 50ms;
 constexpr base::Duration kFollowInterval = 500ms;
 constexpr std::size_t kFollowAtOnce = 64;
-/// The bytes of one response.
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-
-/// A fetch holds a thread. The rest of rpc::ServerOptions::max_threads is left for unary calls.
+/// A fetch holds up to two parts of a result.
 constexpr std::size_t kFetchPlaces = 128;
+/// Threads that read results out of the databases' memory. While all of them do, further results
+/// come by message.
+constexpr std::size_t kHelpers = 8;
 
 using Price = admission::RequestMonitor::Price;
 
@@ -93,6 +94,8 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
                    .kept = options_.kept},
                   records, outbox, monitor_, channels_, metrics, spans, clock),
       fetches_({.max_streams = kFetchPlaces}, clock),
+      results_(records),
+      helpers_(kHelpers),
       watch_places_({.places = options_.watches,
                      .reason = "TOO_MANY_WATCHERS",
                      .what = "watches of jobs",
@@ -199,57 +202,30 @@ grpc::ServerWriteReactor<v1::Job>* ProxyService::WatchJob(grpc::CallbackServerCo
   return stream.get();
 }
 
-grpc::Status ProxyService::FetchResult(grpc::ServerContext* context,
-                                       const v1::FetchResultRequest* request,
-                                       grpc::ServerWriter<v1::FetchResultResponse>* writer) {
-  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
-  if (!uid.ok()) return rpc::ToGrpc(uid.status());
-  rpc::StreamGuard::Stream stream(fetches_, *context);
-  if (!stream.admitted().ok()) return rpc::ToGrpc(stream.admitted());
-  telemetry::ScopedSpan span(spans_, *uid, "fetch");
-  const FetchSink send = [&](const v1::FetchResultResponse& part) {
-    const bool written = writer->Write(part);
-    stream.Moved();
-    return written;
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ProxyService::FetchResult(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  const auto refuse = [](const absl::Status& why) {
+    return rpc::RefuseStream<grpc::ByteBuffer>(why);
   };
-  const bool whole = request->offset_bytes() == 0 && request->limit_bytes() == 0;
-  if (whole && options_.direct_fetch != nullptr) {
-    const auto value = options_.direct_fetch->Get(*uid, request->artifact());
-    span.Set("direct", value.has_value() ? "true" : "false");
-    if (value.has_value()) return rpc::ToGrpc(SendDirect(*uid, *value, send, WhileWanted(context)));
-  }
-  return rpc::ToGrpc(Unified(records_.Fetch(*uid, request->artifact(), request->offset_bytes(),
-                                            request->limit_bytes(), send, WhileWanted(context))));
-}
-
-absl::Status ProxyService::SendDirect(const base::Uid& uid, const DirectFetch::Value& value,
-                                      const FetchSink& send, const std::function<bool()>& wanted) {
-  v1::FetchResultResponse part;
-  *part.mutable_artifact() = value.info;
-  const std::string_view bytes = value.bytes.text();
-  for (std::size_t at = 0; at < bytes.size(); at += kChunkBytes) {
-    const std::string_view chunk = bytes.substr(at, kChunkBytes);
-    part.set_chunk(chunk.data(), chunk.size());
-    if (!wanted() || !send(part)) {
-      return base::MakeError(absl::StatusCode::kCancelled, "STREAM_BROKEN",
-                             "the stream ended before the artifact did");
-    }
-    part.clear_artifact();
-  }
-  // The database does not see the direct reads. Fetching the empty rest tells it that the client
-  // has the artifact.
-  bool changed = false;
-  (void)records_.Fetch(
-      uid, value.info.artifact(), value.info.size_bytes(), 0,
-      [&](const v1::FetchResultResponse& rest) {
-        changed = changed || rest.artifact().sha256() != value.info.sha256();
-        return true;
-      },
-      wanted);
-  if (!changed) return absl::OkStatus();
-  options_.direct_fetch->Forget(uid);
-  return base::MakeError(absl::StatusCode::kAborted, "RESULT_CHANGED",
-                         "the result changed during the fetch");
+  const absl::StatusOr<v1::FetchResultRequest> request = rpc::DecodeFetch(*bytes);
+  if (!request.ok()) return refuse(request.status());
+  const absl::StatusOr<base::Uid> uid = UidOf(request->name());
+  if (!uid.ok()) return refuse(uid.status());
+  auto place = std::make_unique<rpc::StreamGuard::Stream>(fetches_, *context);
+  if (!place->admitted().ok()) return refuse(place->admitted());
+  const auto relay = std::make_shared<ResultRelay>(
+      ResultRelay::Sources{.fetches = results_,
+                           .direct = options_.direct_fetch,
+                           .helpers = helpers_,
+                           .spans = spans_,
+                           .present = Unified},
+      node::ResultFetches::Wanted{.uid = *uid,
+                                  .artifact = request->artifact(),
+                                  .offset_bytes = request->offset_bytes(),
+                                  .limit_bytes = request->limit_bytes()});
+  const auto stream = rpc::PartStream::Begin(std::move(place), relay);
+  relay->Start(stream, stopping_.get_token());
+  return stream->reactor();
 }
 
 grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
@@ -350,10 +326,6 @@ void ProxyService::FollowJobs(const std::stop_token& stop) {
       if (!record.ok() && !gone) break;  // No database answers now. The next round retries.
     }
   }
-}
-
-std::function<bool()> ProxyService::WhileWanted(grpc::ServerContext* context) const {
-  return [this, context] { return !context->IsCancelled() && !stopping_.stop_requested(); };
 }
 
 }  // namespace onepiece::proxy

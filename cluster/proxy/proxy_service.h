@@ -15,8 +15,10 @@
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
+#include "cluster/node/result_fetches.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/direct_fetch.h"
+#include "cluster/proxy/helpers.h"
 #include "cluster/proxy/job_watches.h"
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/stream_guard.h"
@@ -47,10 +49,11 @@ struct ProxyOptions {
 /// Threading: Thread-safe. A thread of its own asks the databases about admitted jobs.
 ///
 /// Blocking: Unary calls answer within about 4 s (scaled). A fetch lasts until the artifact or the
-/// client ends, or until Stop(). A watch lasts until the job or the client ends, and costs no
+/// client ends, or until Stop(). A watch lasts until the job or the client ends. Neither costs a
 /// thread.
 class ProxyService final
-    : public v1::GenerationService::WithCallbackMethod_WatchJob<v1::GenerationService::Service> {
+    : public v1::GenerationService::WithRawCallbackMethod_FetchResult<
+          v1::GenerationService::WithCallbackMethod_WatchJob<v1::GenerationService::Service>> {
  public:
   /// No job is admitted before `view` has a cluster secret.
   ProxyService(const node::ClusterView& view, ProxyOptions options, node::JobRecords& records,
@@ -80,8 +83,8 @@ class ProxyService final
                          v1::Job* response) override;
   grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
                                               const v1::WatchJobRequest* request) override;
-  grpc::Status FetchResult(grpc::ServerContext* context, const v1::FetchResultRequest* request,
-                           grpc::ServerWriter<v1::FetchResultResponse>* writer) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* FetchResult(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* bytes) override;
   grpc::Status AcknowledgeResult(grpc::ServerContext* context,
                                  const v1::AcknowledgeResultRequest* request,
                                  v1::Job* response) override;
@@ -91,15 +94,10 @@ class ProxyService final
                            v1::GetJobTraceResponse* response) override;
 
  private:
-  using FetchSink = node::JobRecords::Sink<v1::FetchResultResponse>;
-
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
-  absl::Status SendDirect(const base::Uid& uid, const DirectFetch::Value& value,
-                          const FetchSink& send, const std::function<bool()>& wanted);
   v1::Job Present(v1::Job job);
   void ShowLevels();
   void FollowJobs(const std::stop_token& stop);
-  [[nodiscard]] std::function<bool()> WhileWanted(grpc::ServerContext* context) const;
 
   const node::ClusterView& view_;
   const ProxyOptions options_;
@@ -112,6 +110,8 @@ class ProxyService final
   Submission submission_;
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.
   rpc::StreamGuard fetches_;
+  node::ResultFetches results_;
+  Helpers helpers_;  // After what their work uses.
   rpc::StreamShares watch_places_;
   JobWatches watches_;
   std::stop_source stopping_;

@@ -68,6 +68,8 @@ void PartStream::FinishIfIdle() {
 }
 
 void PartStream::OnWriteDone(bool ok) {
+  // A broken stream is not always cancelled too.
+  if (!ok) feeder_->OnGone();
   bool next = false;
   {
     const base::MutexLock lock(mutex_);

@@ -26,7 +26,8 @@ class PartFeeder {
   virtual ~PartFeeder() = default;
   /// The client's transport has taken the part: send the next one, or end the stream.
   virtual void OnTaken() = 0;
-  /// The client has gone, or was cancelled because it took nothing. Nothing more is sent.
+  /// The client has gone, or was cancelled because it took nothing. Nothing more is sent. May come
+  /// twice.
   virtual void OnGone() {}
   /// The stream is over, and the client's transport has taken all of it, the last part included.
   virtual void OnComplete() {}

@@ -14,9 +14,8 @@
 namespace onepiece::rpc {
 
 struct StreamGuardOptions {
-  /// Places, shared out among the callers (StreamShares). The fetches of a proxy are synchronous
-  /// and hold a thread each, so this leaves threads of ServerOptions::max_threads for unary calls.
-  /// Those of a database (PartStream) hold none.
+  /// Places, shared out among the callers (StreamShares). A stream that holds a thread should leave
+  /// some of ServerOptions::max_threads for unary calls. Fetches (PartStream) hold none.
   std::size_t max_streams = 192;
   /// The guard cancels the call of a client that takes nothing for this long (scaled).
   base::Duration stall_limit = std::chrono::seconds(30);

@@ -40,12 +40,37 @@ absl::StatusOr<std::uint64_t> Reservations::Add(Reservation reservation) {
   const std::uint64_t bytes = reservation.slab.bytes.size();
   const base::MonotonicTime expires = clock_.Now() + base::Scaled(options_.lease);
   const base::MutexLock lock(mutex_);
+  if (FindLocked(reservation.sender, reservation.request, bytes) != open_.end()) {
+    return base::MakeError(absl::StatusCode::kAlreadyExists, "ALREADY_RESERVED",
+                           "this request has a reservation");
+  }
   ONEPIECE_RETURN_IF_ERROR(CheckRoomLocked(bytes));
   std::uint64_t id = 0;
   while (id == 0 || open_.contains(id)) id = base::RandomU64();
   open_bytes_ += bytes;
   open_.emplace(id, Open{.reservation = std::move(reservation), .expires = expires});
   return id;
+}
+
+Reservations::OpenMap::iterator Reservations::FindLocked(const std::string& sender,
+                                                         std::uint64_t request,
+                                                         std::uint64_t length) {
+  if (request == 0) return open_.end();
+  return std::ranges::find_if(open_, [&](const OpenMap::value_type& entry) {
+    const Reservation& known = entry.second.reservation;
+    return !entry.second.over && known.request == request && known.sender == sender &&
+           known.slab.bytes.size() == length;
+  });
+}
+
+std::optional<Reservations::Known> Reservations::Find(const std::string& sender,
+                                                      std::uint64_t request, std::uint64_t length) {
+  const base::MutexLock lock(mutex_);
+  const auto found = FindLocked(sender, request, length);
+  if (found == open_.end()) return std::nullopt;
+  found->second.expires = clock_.Now() + base::Scaled(options_.lease);
+  found->second.may_end = nullptr;
+  return Known{.id = found->first, .place = found->second.reservation.slab.place};
 }
 
 Reservations::Fate Reservations::Renew(std::uint64_t id) {
@@ -59,7 +84,7 @@ Reservations::Fate Reservations::Renew(std::uint64_t id) {
   return std::ranges::find(over_ids_, id) != over_ids_.end() ? Fate::kOver : Fate::kNone;
 }
 
-Reservations::Reservation Reservations::Remove(std::map<std::uint64_t, Open>::iterator at) {
+Reservations::Reservation Reservations::Remove(OpenMap::iterator at) {
   Reservation removed = std::move(at->second.reservation);
   open_bytes_ -= removed.slab.bytes.size();
   open_.erase(at);
@@ -71,6 +96,16 @@ std::optional<Reservations::Reservation> Reservations::Take(std::uint64_t id) {
   const auto found = open_.find(id);
   if (found == open_.end() || found->second.over) return std::nullopt;
   return Remove(found);
+}
+
+void Reservations::NoteOver(std::uint64_t id) {
+  over_ids_.push_back(id);
+  if (over_ids_.size() > kMaxOver) over_ids_.pop_front();
+}
+
+void Reservations::Spoil(std::uint64_t id) {
+  const base::MutexLock lock(mutex_);
+  NoteOver(id);
 }
 
 bool Reservations::GiveUp(std::uint64_t id) {
@@ -100,8 +135,7 @@ void Reservations::Expire(const std::function<MayEnd()>& ask) {
     }
     open.over = true;
     ++over_;
-    over_ids_.push_back(id);
-    if (over_ids_.size() > kMaxOver) over_ids_.pop_front();
+    NoteOver(id);
   }
 }
 
@@ -123,18 +157,21 @@ void Reservations::Reclaim() {
   for (const Writer& writer : writers) {
     // A fence takes a while on some fabrics, so the lock is not held.
     const bool fenced = slabs_->Fence(writer.segment, writer.sender);
-    Reservation gone;  // Declared before the lock, so that its room is released after it.
-    const base::MutexLock lock(mutex_);
-    const auto found = open_.find(writer.id);
-    if (found == open_.end()) continue;  // Its writer gave it up meanwhile.
-    if (!fenced && now < found->second.expires + base::Scaled(options_.fence_limit)) continue;
-    gone = Remove(found);
-    // Writers give up within seconds. Only a process that stands still in the middle of its write
-    // could write now. If it does, readers notice by the checksums.
-    if (!fenced) {
-      spdlog::warn("op=reserve sender={} bytes={} its room is used again without a fence",
-                   gone.sender, gone.slab.bytes.size());
+    Reservation gone;  // Its room is released after the lock.
+    {
+      const base::MutexLock lock(mutex_);
+      const auto found = open_.find(writer.id);
+      if (found == open_.end()) continue;  // Its writer gave it up meanwhile.
+      if (!fenced && now < found->second.expires + base::Scaled(options_.fence_limit)) continue;
+      gone = Remove(found);
     }
+    if (fenced) continue;
+    // Writers give up within seconds, so this one's process stands still, perhaps in the middle of
+    // its write. When it goes on, it writes into memory that nobody else has.
+    slabs_->Discard(writer.segment);
+    spdlog::warn(
+        "op=reserve sender={} bytes={} its memory is discarded: the writer cannot be fenced",
+        gone.sender, gone.slab.bytes.size());
   }
 }
 

@@ -23,13 +23,14 @@ struct ReservationsOptions {
   std::uint64_t budget_bytes = 0;  ///< Of all open reservations together.
   std::size_t max_open = 64;
   base::Duration lease = std::chrono::seconds(10);  ///< Scaled.
-  /// How long the room of a reservation that is over waits for a writer that cannot be fenced.
-  /// Scaled.
+  /// How long the room of a reservation that is over waits for a writer that cannot be fenced,
+  /// before its segment is discarded. Scaled.
   base::Duration fence_limit = std::chrono::seconds(60);
 };
 
 /// A reservation lasts until its owner takes it, or until its lease is over: its writer may have
 /// died. Then it cannot be taken any more, and its room is used again once its writer is fenced.
+/// Room whose writer lives and cannot be fenced is never used again: its segment is discarded.
 ///
 /// Ownership: an open reservation keeps its slab. `clock` must outlive it.
 ///
@@ -46,12 +47,13 @@ class Reservations {
   struct Reservation {
     std::string sender;  ///< The peer that writes, by its name in Slabs::Enroll.
     Slabs::Slab slab;
-    std::any note;  ///< What the caller keeps with it.
+    std::any note;              ///< What the caller keeps with it.
+    std::uint64_t request = 0;  ///< The sender's number of its request. 0: it has none.
   };
   /// How a reservation stands.
   enum class Fate : std::uint8_t {
     kOpen,
-    kOver,  ///< Its lease ended, and nobody can take it any more.
+    kOver,  ///< Its lease ended, or it was spoilt. Nobody can take it any more.
     kNone,  ///< It was taken, or has never been one of these.
   };
   struct Stats {
@@ -66,12 +68,23 @@ class Reservations {
   absl::Status CheckRoom(std::uint64_t bytes) const;
   /// Opens a reservation and returns its number, which is never 0.
   ///
-  /// Errors: as CheckRoom.
+  /// Errors: as CheckRoom, and ALREADY_EXISTS when Find finds one for the same request.
   absl::StatusOr<std::uint64_t> Add(Reservation reservation);
+  /// An open reservation, as its writer knows it.
+  struct Known {
+    std::uint64_t id = 0;
+    Place place;
+  };
+  /// The open reservation of `length` bytes that this request of the sender has made before, with a
+  /// fresh lease. None for request 0.
+  std::optional<Known> Find(const std::string& sender, std::uint64_t request, std::uint64_t length);
   /// Begins its lease anew, unless it is over.
   Fate Renew(std::uint64_t id);
   /// Ends a reservation and returns it; nullopt when its fate is not kOpen.
   std::optional<Reservation> Take(std::uint64_t id);
+  /// Says that what was written into a reservation that was taken is not what its writer meant. Its
+  /// fate is kOver from now on, for as long as that of others.
+  void Spoil(std::uint64_t id);
   /// Ends a reservation that its writer gives up, also one that is over: fences the writer, so that
   /// a write on its way cannot land in what comes next. False when there is none.
   bool GiveUp(std::uint64_t id);
@@ -93,17 +106,20 @@ class Reservations {
     bool over = false;  ///< Nobody can take it any more, but its writer is not fenced yet.
   };
   absl::Status CheckRoomLocked(std::uint64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Reservation Remove(std::map<std::uint64_t, Open>::iterator at)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  using OpenMap = std::map<std::uint64_t, Open>;
+  OpenMap::iterator FindLocked(const std::string& sender, std::uint64_t request,
+                               std::uint64_t length) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Reservation Remove(OpenMap::iterator at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteOver(std::uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<Slabs> slabs_;
   const ReservationsOptions options_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
-  std::map<std::uint64_t, Open> open_ ABSL_GUARDED_BY(mutex_);
+  OpenMap open_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t open_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t over_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The numbers of the last reservations whose lease ended.
+  // The numbers of the last reservations whose lease ended, or that were spoilt.
   std::deque<std::uint64_t> over_ids_ ABSL_GUARDED_BY(mutex_);
 };
 

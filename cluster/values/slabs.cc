@@ -36,6 +36,7 @@ std::uint32_t NextSegmentId() {
 struct Segment {
   std::uint32_t id = 0;
   bool single = false;                     // One slab takes the whole segment.
+  bool discarded = false;                  // Nothing is taken from it any more.
   std::unique_ptr<fabric::Region> region;  // Constant once the segment is in segments_.
   std::shared_ptr<const void> hooked;      // What the hook returned; goes before the region.
   // The enrollments have a lock of their own, so that a peer that is let in holds up nobody. They
@@ -69,6 +70,7 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment, const std::string& peer,
                                               const fabric::Offer& offer) override;
   bool Fence(std::uint32_t segment, const std::string& peer) override;
+  void Discard(std::uint32_t segment) override;
   void Trim() override;
   SlabsStats stats() const override;
 
@@ -181,7 +183,7 @@ SlabsImpl::Cut SlabsImpl::CutAt(Segment& segment, std::uint64_t offset, std::uin
 
 void SlabsImpl::AddFree(Segment& segment, std::uint64_t offset, std::uint64_t length) {
   segment.free.emplace(offset, length);
-  if (!segment.single) free_.emplace(length, segment.id, offset);
+  if (!segment.single && !segment.discarded) free_.emplace(length, segment.id, offset);
 }
 
 void SlabsImpl::RemoveFree(Segment& segment, std::uint64_t offset, std::uint64_t length) {
@@ -263,7 +265,19 @@ void SlabsImpl::GiveBack(const Place& place) {
   if (!segment.used.empty()) return;
   segment.empty_since = clock_.Now();
   empty_.push_back(segment.id);
+  if (segment.discarded) return Retire(place.segment, retired);
   RetireLongEmpty(retired);
+}
+
+void SlabsImpl::Discard(std::uint32_t id) {
+  Retired retired;  // Freed without the lock.
+  const base::MutexLock lock(mutex_);
+  const auto found = segments_.find(id);
+  if (found == segments_.end()) return;
+  Segment& segment = *found->second;
+  segment.discarded = true;
+  for (const auto& [offset, length] : segment.free) free_.erase({length, id, offset});
+  if (segment.used.empty()) Retire(id, retired);
 }
 
 void SlabsImpl::Trim() {

@@ -98,6 +98,10 @@ class Slabs {
   /// effect there any more, and false when the backend cannot promise that yet (shm, while the
   /// peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
+  /// Takes a segment out of use, because somebody may still write into it: no slab is taken from it
+  /// any more, and it goes with its last slab. From then on it does not count in limit_bytes,
+  /// though a peer that has it mapped keeps its pages.
+  virtual void Discard(std::uint32_t segment) = 0;
   /// Gives back the segments that have been empty for long enough, and forgets peers that are dead.
   /// Call it from time to time.
   virtual void Trim() = 0;

@@ -1,184 +1,27 @@
 // Messages that are too large for a ring, on real rings: an Outbox and an Inbox with little memory.
+#include "tests/node/large_messages.h"
+
 #include <QtTest>
 #include <array>
 #include <future>
-#include <map>
 #include <utility>
 
 #include "cluster/base/crc32c.h"
-#include "cluster/fabric/fabric.h"
 #include "cluster/message/reference.h"
-#include "cluster/node/inbox.h"
-#include "cluster/node/outbox.h"
 #include "cluster/node/transfer.h"
 #include "cluster/node/value_room.h"
-#include "cluster/ring/consumer.h"
-#include "cluster/ring/producer.h"
-#include "cluster/rpc/channel.h"
-#include "cluster/telemetry/metrics.h"
 #include "onepiece/v1/config.pb.h"
-#include "onepiece/v1/ring.grpc.pb.h"
 #include "tests/eventually.h"
-#include "tests/node/transport_world.h"
 #include "tests/reason.h"
-#include "tests/scrape.h"
 #include "tests/values/slow_fabric.h"
 
 namespace onepiece::node {
-namespace {
 
-constexpr std::size_t kMiB = 1 << 20;
-constexpr std::uint64_t kRingBytes = kMiB;
-constexpr std::uint32_t kSlots = 16;
-/// The name of the operation that writes a piece of a large message.
-constexpr const char* kWrite = "value.write";
-constexpr base::Duration kFenceLimit = seconds(60);  // As in values::ReservationsOptions.
-
-/// The system's clock, which a test moves forward.
-class SkippingClock final : public base::Clock {
- public:
-  base::MonotonicTime Now() const override { return base::SystemClock().Now() + skipped_.load(); }
-  base::WallTime WallNow() const override { return base::SystemClock().WallNow(); }
-  bool WaitUntil(base::CondVar& condition, base::MutexLock& lock, std::stop_token stop,
-                 base::MonotonicTime deadline, const std::function<bool()>& predicate) override {
-    return base::SystemClock().WaitUntil(condition, lock, std::move(stop),
-                                         deadline - skipped_.load(), predicate);
-  }
-  void Skip(base::Duration by) { skipped_ = skipped_.load() + by; }
-
- private:
-  std::atomic<base::Duration> skipped_{base::Duration::zero()};
-};
-
-/// Calls what the test says before each operation of a name. Thread-safe.
-class Script final : public fabric::FaultPolicy {
- public:
-  using Step = std::function<fabric::FaultKind()>;
-  void At(const std::string& name, Step step) {
-    const base::MutexLock lock(mutex_);
-    steps_[name] = std::move(step);
-  }
-  /// The step is gone when it is called.
-  void Once(const std::string& name, Step step) {
-    At(name, [this, name, step = std::move(step)] {
-      At(name, [] { return fabric::FaultKind::kNone; });
-      return step();
-    });
-  }
-  fabric::Fault Before(const fabric::FaultPoint& point) override {
-    Step step;
-    {
-      const base::MutexLock lock(mutex_);
-      const auto found = steps_.find(point.name);
-      if (found != steps_.end()) step = found->second;
-    }
-    return {.kind = step ? step() : fabric::FaultKind::kNone};
-  }
-
- private:
-  base::Mutex mutex_;
-  std::map<std::string, Step> steps_ ABSL_GUARDED_BY(mutex_);
-};
-
-bool Same(const message::Message& a, const message::Message& b) {
-  return a.header.uid == b.header.uid && a.artifacts.size() == 1 && b.artifacts.size() == 1 &&
-         std::ranges::equal(a.artifacts[0].data.bytes(), b.artifacts[0].data.bytes());
-}
-
-}  // namespace
-
-class LargeMessagesTest : public QObject {
+class LargeMessagesTest : public QObject, private LargeMessages {
   Q_OBJECT
-
-  std::unique_ptr<fabric::Fabric> fabric_;
-  std::shared_ptr<fabric::FaultBoard> board_;
-  std::shared_ptr<Script> script_;
-  std::unique_ptr<fabric::FaultyFabric> receiving_, sending_, other_;
-  SkippingClock clock_;
-  std::unique_ptr<Cluster> cluster_;
-  std::unique_ptr<telemetry::Metrics> metrics_;
-  std::string metrics_address_;
-  std::unique_ptr<Outbox> outbox_;
-
-  base::MonotonicTime Within(base::Duration limit) { return clock_.Now() + limit; }
-  /// A receiver with a ring of 1 MiB, so messages of more than 128 KiB travel as values.
-  std::unique_ptr<Receiver> Open(const std::string& node_id, std::uint64_t value_bytes,
-                                 ring::Shape shape = ring::Shape::kShared) {
-    return std::make_unique<Receiver>(
-        *receiving_, node_id,
-        InboxOptions{.shape = shape,
-                     .capacity_bytes = kRingBytes,
-                     .slots = kSlots,
-                     .value_bytes = value_bytes,
-                     .metrics = node_id == "i1" ? metrics_.get() : nullptr},
-        1, clock_);
-  }
-  /// The value of a metric of the receiver "i1".
-  double Metric(const std::string& name) const {
-    for (const QByteArray& line : testing::Scrape(metrics_address_).split('\n')) {
-      if (line.startsWith((name + " ").c_str())) return line.split(' ').last().toDouble();
-    }
-    return -1;
-  }
-  absl::StatusOr<v1::ReserveValueResponse> ReserveAt(const Receiver& receiver,
-                                                     std::uint64_t length) {
-    return ReserveAt(receiver, length, other_->Dial().value()->offer());
-  }
-  absl::StatusOr<v1::ReserveValueResponse> ReserveAt(const Receiver& receiver, std::uint64_t length,
-                                                     const fabric::Offer& offer) {
-    v1::ReserveValueRequest request;
-    request.set_node_id("raw");
-    request.set_consumer_incarnation(receiver.endpoint.incarnation());
-    request.set_length(length);
-    request.set_offer(offer.Serialize());
-    const auto stub = v1::RingService::NewStub(rpc::MakeChannel(receiver.endpoint.address()));
-    return rpc::Call(*stub, &v1::RingService::Stub::ReserveValue, request, seconds(10));
-  }
-  /// Puts bytes into the ring that no Outbox would send.
-  void SendRaw(const Receiver& receiver, std::span<const std::byte> bytes) {
-    v1::OpenRingRequest request;
-    request.set_producer_id(77);
-    request.set_incarnation(++raw_opens_);
-    const auto dialer = *other_->Dial();
-    request.set_offer(dialer->offer().Serialize());
-    request.set_consumer_incarnation(receiver.endpoint.incarnation());
-    const auto stub = v1::RingService::NewStub(rpc::MakeChannel(receiver.endpoint.address()));
-    const auto response = rpc::Call(*stub, &v1::RingService::Stub::OpenRing, request, seconds(5));
-    QVERIFY(response.ok());
-    const auto producer =
-        ring::Producer::Connect(*dialer, *ring::ProducerGrant::Parse(response->grant()));
-    QVERIFY(producer.ok());
-    const base::Piece piece{.bytes = bytes, .crc32c = base::Crc32c(bytes)};
-    const auto sent = (*producer)->Send(raw_opens_, {&piece, 1}, In(seconds(5)));
-    QVERIFY(sent.ok() && sent->outcome == ring::SendOutcome::kOk);
-  }
-  std::uint64_t raw_opens_ = 0;
-
  private Q_SLOTS:
-  void init() {
-    fabric_ = *fabric::Fabric::Open("shm://" + ClusterId());
-    board_ = std::make_shared<fabric::FaultBoard>();
-    script_ = std::make_shared<Script>();
-    receiving_ =
-        std::make_unique<fabric::FaultyFabric>(*fabric_, board_, board_->NewProcess(), nullptr);
-    sending_ =
-        std::make_unique<fabric::FaultyFabric>(*fabric_, board_, board_->NewProcess(), script_);
-    other_ =
-        std::make_unique<fabric::FaultyFabric>(*fabric_, board_, board_->NewProcess(), nullptr);
-    cluster_ = std::make_unique<Cluster>();
-    metrics_ = std::make_unique<telemetry::Metrics>("test", "n1");
-    metrics_address_ = *metrics_->Serve("127.0.0.1:0");
-    outbox_ = Outbox::Create(*sending_, cluster_->view(), {.node_id = "sender"}, clock_);
-  }
-  void cleanup() {
-    outbox_.reset();
-    metrics_.reset();
-    cluster_.reset();
-    other_.reset();
-    sending_.reset();
-    receiving_.reset();
-    fabric_.reset();
-  }
+  void init() { SetUp(); }
+  void cleanup() { TearDown(); }
 
   void Deliver_LargerThanTheRing_ArrivesOnce_data() {
     QTest::addColumn<bool>("shared");

@@ -10,6 +10,7 @@
 #include "cluster/base/sha256.h"
 #include "cluster/telemetry/metrics.h"
 #include "tests/proxy/proxy_cluster.h"
+#include "tests/stream_watcher.h"
 #include "tests/test_main.h"
 
 namespace onepiece::proxy {
@@ -33,6 +34,8 @@ class Front final : public v1::DatabaseService::Service {
     const base::MutexLock lock(mutex_);
     return fetches_;
   }
+  /// Fetches that have not ended.
+  [[nodiscard]] int open() const { return open_; }
   /// It claims to have other bytes from now on.
   void ChangeResult() { changed_ = true; }
 
@@ -55,6 +58,7 @@ class Front final : public v1::DatabaseService::Service {
       const base::MutexLock lock(mutex_);
       fetches_.push_back(*request);
     }
+    ++open_;
     grpc::ClientContext context;
     const auto stream = stub_->FetchResult(&context, *request);
     v1::FetchResultResponse part;
@@ -63,11 +67,14 @@ class Front final : public v1::DatabaseService::Service {
       if (changed_ && part.has_artifact()) part.mutable_artifact()->set_sha256("another");
       if (!writer->Write(part)) context.TryCancel();
     }
-    return stream->Finish();
+    const grpc::Status status = stream->Finish();
+    --open_;
+    return status;
   }
 
  private:
   const std::unique_ptr<v1::DatabaseService::Stub> stub_;
+  std::atomic<int> open_ = 0;
   std::atomic<int> records_ = 0;
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<bool> changed_ = false;
@@ -288,6 +295,53 @@ class FetchTest : public QObject {
     }));
     for (const auto& call : stalled) QCOMPARE(call->ReadAll().code(), absl::StatusCode::kCancelled);
     QCOMPARE(*proxy.Fetch(small), std::string("video"));
+  }
+
+  // Its clients do not read, so nothing moves, and unary calls have all threads.
+  void Fetches_CostNoThread_AndAFewParts() {
+    constexpr std::size_t kFetches = 40, kBytes = 64 * kMiB;
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    const std::string name = KeepInHeap(cluster, {"db-1", "db-2"},
+                                        message::Buffer::FromString(std::string(kBytes, 'x')));
+    const auto front = PutFront(cluster, cluster.Order(name.substr(5))[0]);
+    std::vector<std::unique_ptr<Call>> calls;
+    QVERIFY(calls.emplace_back(std::make_unique<Call>(proxy, name))->ReadPart());
+    const int threads = testing::Threads();
+    for (std::size_t i = 1; i < kFetches; ++i)
+      QVERIFY(calls.emplace_back(std::make_unique<Call>(proxy, name))->ReadPart());
+    QCOMPARE(proxy.service.fetches(), kFetches);
+    // The Front has a thread for each, and so had a proxy.
+    const int grown = testing::Threads() - threads;
+    QVERIFY2(grown < int(kFetches) + 20, std::to_string(grown).c_str());
+    const double each = double(front->bytes()) / kFetches;
+    QVERIFY2(each < double(kBytes) / 2, std::to_string(each).c_str());
+  }
+
+  void ClientsThatLeave_LeaveTheDatabaseToo_data() {
+    QTest::addColumn<bool>("stop");
+    QTest::newRow("the client leaves") << false;
+    QTest::newRow("the proxy stops") << true;
+  }
+  void ClientsThatLeave_LeaveTheDatabaseToo() {
+    QFETCH(bool, stop);
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    const std::string name = KeepInHeap(cluster, {"db-1", "db-2"},
+                                        message::Buffer::FromString(std::string(64 * kMiB, 'x')));
+    const auto front = PutFront(cluster, cluster.Order(name.substr(5))[0]);
+    auto call = std::make_unique<Call>(proxy, name);
+    QVERIFY(call->ReadPart());
+    QCOMPARE(front->open(), 1);
+    if (stop) {
+      proxy.service.Stop();
+      QVERIFY(Eventually([&] { return front->open() == 0; }));
+      QCOMPARE(call->ReadAll().code(), absl::StatusCode::kCancelled);
+    } else {
+      call.reset();
+      QVERIFY(Eventually([&] { return front->open() == 0; }));
+    }
+    QVERIFY(Eventually([&] { return proxy.service.fetches() == 0; }));
   }
 
   void DirectFetch_ReadsSoMuchAtATime_AndForgetsWhatIsGone() {

@@ -29,8 +29,8 @@ class ReservationsTest : public QObject {
   std::shared_ptr<Slabs> slabs_;
   std::unique_ptr<Reservations> reservations_;
 
-  std::uint64_t Open(std::uint64_t bytes) {
-    return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note")});
+  std::uint64_t Open(std::uint64_t bytes, std::uint64_t request = 0) {
+    return *reservations_->Add({"writer", *slabs_->Take(bytes), std::string("note"), request});
   }
   void Sweep() {
     reservations_->Expire();
@@ -145,6 +145,46 @@ class ReservationsTest : public QObject {
     Sweep();
     QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
     QCOMPARE(reservations_->Renew(other), Fate::kOver);
+    // This process lives, and may write into that segment at any time. Nobody gets it.
+    const auto next = *slabs_->Take(100);
+    QVERIFY(next.place.segment != slab.place.segment);
+  }
+
+  // A writer that has died writes nothing more.
+  void RoomOfADeadWriter_IsUsedAgain() {
+    const auto slab = *slabs_->Take(100);
+    (void)Open(100);
+    clock_.Advance(base::Scaled(kLease) + base::Scaled(kFenceLimit));
+    Sweep();
+    QCOMPARE(slabs_->stats().slabs, std::uint64_t{1});
+    QCOMPARE(slabs_->Take(100)->place.segment, slab.place.segment);
+  }
+
+  void Spoil_IsRememberedAsOver() {
+    const std::uint64_t spoilt = Open(100), taken = Open(100);
+    QVERIFY(reservations_->Take(spoilt).has_value() && reservations_->Take(taken).has_value());
+    reservations_->Spoil(spoilt);
+    QCOMPARE(reservations_->Renew(spoilt), Fate::kOver);
+    QCOMPARE(reservations_->Renew(taken), Fate::kNone);
+  }
+
+  void Find_KnowsARequestWhileItsReservationIsOpen() {
+    const std::uint64_t id = Open(100, 7);
+    (void)Open(100);
+    QVERIFY(!reservations_->Find("writer", 0, 100).has_value());
+    QVERIFY(!reservations_->Find("another", 7, 100).has_value());
+    QVERIFY(!reservations_->Find("writer", 7, 101).has_value());
+    const auto twice = reservations_->Add({"writer", *slabs_->Take(100), {}, 7});
+    QCOMPARE(Reason(twice.status()), std::string("ALREADY_RESERVED"));
+    clock_.Advance(base::Scaled(kLease) - kMoment);
+    const auto known = reservations_->Find("writer", 7, 100);
+    QVERIFY(known.has_value() && known->id == id);
+    clock_.Advance(base::Scaled(kLease) - kMoment);
+    Sweep();
+    QCOMPARE(reservations_->stats().open, std::size_t{1});
+    clock_.Advance(kMoment);
+    Sweep();
+    QVERIFY(!reservations_->Find("writer", 7, 100).has_value());
   }
 };
 

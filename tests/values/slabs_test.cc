@@ -84,6 +84,36 @@ class SlabsTest : public QObject {
     fabric_ = *std::move(fabric);
   }
 
+  // Somebody may still write into it.
+  void Discard_TakesASegmentOutOfUse_data() {
+    QTest::addColumn<quint64>("bytes");
+    QTest::newRow("of many slabs") << quint64{kKiB};
+    QTest::newRow("of one slab") << quint64{40 * kKiB};
+  }
+  void Discard_TakesASegmentOutOfUse() {
+    QFETCH(quint64, bytes);
+    const auto slabs = Make(64 * kKiB, kMiB, kMiB);
+    auto slab = *slabs->Take(bytes);
+    const Place place = slab.place;
+    slabs->Discard(place.segment);
+    slabs->Discard(place.segment);
+    QCOMPARE(slabs->stats().segments, 1u);
+    // What lies in it is as it was.
+    Fill(slab, 7);
+    QVERIFY(slabs->PlaceOf(slab.bytes) == place);
+    QVERIFY(slabs->Take(bytes)->place.segment != place.segment);
+    QCOMPARE(slabs->stats().segments, 2u);
+    slab = {};
+    QCOMPARE(slabs->stats().segments, 1u);
+    QVERIFY(!slabs->PlaceOf(slab.bytes).has_value());
+    for (int i = 0; i < 10; ++i) QVERIFY(slabs->Take(bytes)->place.segment != place.segment);
+    // One without slabs goes at once.
+    slabs->Discard(slabs->Take(bytes)->place.segment);
+    QCOMPARE(slabs->stats().segments, 0u);
+    QCOMPARE(slabs->stats().registered_bytes, std::uint64_t{0});
+    slabs->Discard(place.segment);
+  }
+
   void TakeAndGive_AgreeWithAModel_data() {
     QTest::addColumn<int>("seed");
     for (int seed = 1; seed <= 4; ++seed) QTest::addRow("seed %d", seed) << seed;
