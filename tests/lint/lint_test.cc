@@ -1,6 +1,7 @@
 // The rules that a program can check from the text of the tree: the tree keeps them, and a
 // violation of each is found.
 #include <QFile>
+#include <QProcess>
 #include <QTemporaryDir>
 #include <QtTest>
 
@@ -84,6 +85,21 @@ class LintTest : public QObject {
     const QStringList needless = NeedlessExceptions(sources_);
     Print(needless);
     QCOMPARE(needless.size(), 0);
+  }
+
+  // One that does not apply puts no defect back, and only tests/run --long would say so.
+  void Mutants_Apply() {
+    QStringList stale;
+    const QString top = ONEPIECE_SOURCE_DIR;
+    for (const QString& name : QDir(top + "/tests/mutants").entryList({"*.patch"})) {
+      QProcess git;
+      git.setWorkingDirectory(top);
+      git.start("git", {"apply", "--check", "tests/mutants/" + name});
+      if (!git.waitForFinished() || git.exitCode() != 0)
+        stale << name + ": " + QString::fromUtf8(git.readAllStandardError());
+    }
+    Print(stale);
+    QVERIFY(stale.isEmpty());
   }
 
   // A violation is planted into a copy of some files, in the place of `before` or, if that is

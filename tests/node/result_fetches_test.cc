@@ -69,7 +69,9 @@ class ChunkDatabase final : public v1::DatabaseService::Service {
     for (std::size_t at = begin; at < end; at += 100) {
       if (at >= die_at) return {grpc::StatusCode::UNAVAILABLE, "died"};
       if (at >= silent_at) {
-        (void)Eventually([&] { return context->IsCancelled(); });
+        // Longer than any test waits for the next database.
+        (void)Eventually(base::Scaled(std::chrono::seconds(60)),
+                         [&] { return context->IsCancelled(); });
         return grpc::Status::CANCELLED;
       }
       v1::FetchResultResponse response;
@@ -77,6 +79,7 @@ class ChunkDatabase final : public v1::DatabaseService::Service {
       response.set_chunk(result.substr(at, std::min<std::size_t>(100, end - at)));
       writer->Write(response);
     }
+    if (end >= die_at) return {grpc::StatusCode::UNAVAILABLE, "died"};
     return grpc::Status::OK;
   }
 

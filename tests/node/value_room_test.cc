@@ -146,7 +146,8 @@ class ValueRoomTest : public QObject, private LargeMessages {
     request.set_node_id("raw");
     request.set_consumer_incarnation(1);
     request.set_length(kMiB);
-    request.set_offer(other_->Dial().value()->offer().Serialize());
+    const auto dialer = *other_->Dial();
+    request.set_offer(dialer->offer().Serialize());
     grpc::ClientContext context;
     auto call = std::async(std::launch::async, [&] {
       v1::ReserveValueResponse response;

@@ -19,7 +19,7 @@ class HelpersTest : public QObject {
     Helpers helpers(2);
     const auto work = [&] {
       ++begun;
-      released.wait();
+      released.wait_for(std::chrono::seconds(20));  // Not for ever, when the test fails.
       ++done;
     };
     QVERIFY(helpers.Run(work) && helpers.Run(work));
