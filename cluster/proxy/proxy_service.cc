@@ -31,7 +31,7 @@ constexpr std::size_t kFollowAtOnce = 64;
 constexpr std::size_t kFetchPlaces = 128;
 /// Threads that read results out of the databases' memory. While all of them do, further results
 /// come by message.
-constexpr std::size_t kHelpers = 8;
+constexpr std::size_t kReadThreads = 8;
 
 using Price = admission::RequestMonitor::Price;
 
@@ -95,7 +95,7 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
                   records, outbox, monitor_, channels_, metrics, spans, clock),
       fetches_({.max_streams = kFetchPlaces}, clock),
       results_(records),
-      helpers_(kHelpers),
+      read_threads_(kReadThreads),
       watch_places_({.places = options_.watches,
                      .reason = "TOO_MANY_WATCHERS",
                      .what = "watches of jobs",
@@ -216,7 +216,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* ProxyService::FetchResult(
   const auto relay = std::make_shared<ResultRelay>(
       ResultRelay::Sources{.fetches = results_,
                            .direct = options_.direct_fetch,
-                           .helpers = helpers_,
+                           .read_threads = read_threads_,
                            .spans = spans_,
                            .present = Unified},
       node::ResultFetches::Wanted{.uid = *uid,

@@ -18,8 +18,8 @@
 #include "cluster/node/result_fetches.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/direct_fetch.h"
-#include "cluster/proxy/helpers.h"
 #include "cluster/proxy/job_watches.h"
+#include "cluster/proxy/read_threads.h"
 #include "cluster/proxy/submission.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/rpc/stream_shares.h"
@@ -111,7 +111,7 @@ class ProxyService final
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.
   rpc::StreamGuard fetches_;
   node::ResultFetches results_;
-  Helpers helpers_;  // After what their work uses.
+  ReadThreads read_threads_;  // After what their work uses.
   rpc::StreamShares watch_places_;
   JobWatches watches_;
   std::stop_source stopping_;

@@ -27,7 +27,7 @@ void ResultRelay::Start(std::shared_ptr<rpc::PartStream> stream, const std::stop
   }
   stop_.emplace(stopping, [this] { Cancel(); });
   if (direct && sources_.direct->Knows(wanted_.uid, wanted_.artifact)) {
-    const bool reads = sources_.helpers.Run([self = shared_from_this()] {
+    const bool reads = sources_.read_threads.Run([self = shared_from_this()] {
       self->Go(self->sources_.direct->Get(self->wanted_.uid, self->wanted_.artifact));
     });
     if (reads) return;

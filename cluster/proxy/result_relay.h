@@ -12,7 +12,7 @@
 #include "cluster/base/mutex.h"
 #include "cluster/node/result_fetches.h"
 #include "cluster/proxy/direct_fetch.h"
-#include "cluster/proxy/helpers.h"
+#include "cluster/proxy/read_threads.h"
 #include "cluster/rpc/part_stream.h"
 #include "cluster/telemetry/spans.h"
 
@@ -24,7 +24,7 @@ namespace onepiece::proxy {
 /// Ownership: shared by the client's stream, and by what brings the result. Borrows what Sources
 /// names, which must outlive both.
 /// Threading: thread-safe.
-/// Blocking: never. A helper reads a database's memory.
+/// Blocking: never. A read thread reads a database's memory.
 class ResultRelay final : public rpc::PartFeeder,
                           public node::PartTaker,
                           public std::enable_shared_from_this<ResultRelay> {
@@ -32,7 +32,7 @@ class ResultRelay final : public rpc::PartFeeder,
   struct Sources {
     node::ResultFetches& fetches;
     DirectFetch* direct = nullptr;  ///< None: all results come by message.
-    Helpers& helpers;
+    ReadThreads& read_threads;
     telemetry::Spans& spans;
     /// Makes the status that the client gets.
     std::function<absl::Status(absl::Status)> present;

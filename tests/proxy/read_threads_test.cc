@@ -1,4 +1,4 @@
-#include "cluster/proxy/helpers.h"
+#include "cluster/proxy/read_threads.h"
 
 #include <QtTest>
 #include <atomic>
@@ -9,25 +9,25 @@
 
 namespace onepiece::proxy {
 
-class HelpersTest : public QObject {
+class ReadThreadsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Run_WhileAllAreBusy_IsRefused() {
     std::promise<void> go_on;
     const std::shared_future<void> released = go_on.get_future().share();
     std::atomic<int> begun = 0, done = 0;
-    Helpers helpers(2);
+    ReadThreads threads(2);
     const auto work = [&] {
       ++begun;
       released.wait_for(std::chrono::seconds(20));  // Not for ever, when the test fails.
       ++done;
     };
-    QVERIFY(helpers.Run(work) && helpers.Run(work));
+    QVERIFY(threads.Run(work) && threads.Run(work));
     // Neither waits for the other.
     QVERIFY(testing::Eventually([&] { return begun == 2; }));
-    QVERIFY(!helpers.Run(work));
+    QVERIFY(!threads.Run(work));
     go_on.set_value();
-    QVERIFY(testing::Eventually([&] { return helpers.Run(work); }));
+    QVERIFY(testing::Eventually([&] { return threads.Run(work); }));
     QVERIFY(testing::Eventually([&] { return done == 3; }));
   }
 
@@ -35,8 +35,8 @@ class HelpersTest : public QObject {
     std::promise<void> begun;
     std::atomic<bool> destroying = false, done = false;
     {
-      Helpers helpers(1);
-      QVERIFY(helpers.Run([&] {
+      ReadThreads threads(1);
+      QVERIFY(threads.Run([&] {
         begun.set_value();
         (void)testing::Eventually([&] { return destroying.load(); });
         done = true;
@@ -50,5 +50,5 @@ class HelpersTest : public QObject {
 
 }  // namespace onepiece::proxy
 
-ONEPIECE_TEST(onepiece::proxy::HelpersTest)
-#include "helpers_test.moc"
+ONEPIECE_TEST(onepiece::proxy::ReadThreadsTest)
+#include "read_threads_test.moc"

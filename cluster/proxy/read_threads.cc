@@ -1,10 +1,10 @@
-#include "cluster/proxy/helpers.h"
+#include "cluster/proxy/read_threads.h"
 
 #include <utility>
 
 namespace onepiece::proxy {
 
-Helpers::~Helpers() {
+ReadThreads::~ReadThreads() {
   std::vector<std::jthread> threads;
   {
     const base::MutexLock lock(mutex_);
@@ -15,7 +15,7 @@ Helpers::~Helpers() {
   // It joins with the lock free.
 }
 
-bool Helpers::Run(std::function<void()> work) {
+bool ReadThreads::Run(std::function<void()> work) {
   const base::MutexLock lock(mutex_);
   if (stopping_ || busy_ == limit_) return false;
   ++busy_;
@@ -25,7 +25,7 @@ bool Helpers::Run(std::function<void()> work) {
   return true;
 }
 
-void Helpers::Serve() {
+void ReadThreads::Serve() {
   while (true) {
     std::function<void()> work;
     {

@@ -1,4 +1,5 @@
-// A few threads for what blocks and may not run on gRPC's.
+// The threads that read results out of the databases' memory: that blocks, and may not run on
+// gRPC's.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +17,12 @@ namespace onepiece::proxy {
 ///
 /// Threading: thread-safe.
 /// Blocking: the destructor waits for the work that has begun, and drops the rest.
-class Helpers {
+class ReadThreads {
  public:
-  explicit Helpers(std::size_t limit) : limit_(limit) {}
-  ~Helpers();
-  Helpers(const Helpers&) = delete;
-  Helpers& operator=(const Helpers&) = delete;
+  explicit ReadThreads(std::size_t limit) : limit_(limit) {}
+  ~ReadThreads();
+  ReadThreads(const ReadThreads&) = delete;
+  ReadThreads& operator=(const ReadThreads&) = delete;
 
   /// Has a thread do the work. False when all are busy: nothing ever waits for one.
   bool Run(std::function<void()> work);
