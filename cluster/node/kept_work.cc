@@ -72,14 +72,13 @@ std::size_t BytesOf(const message::Message& message) {
   return bytes;
 }
 
-/// Names where a message may go: to any instance of a stage, to the one where its branches meet, or
-/// to the databases of its job.
+/// Names where a message may go: to any instance of a stage, or to a place of its job alone. The
+/// databases of a result depend on the job. An instance that has no room for one branch may take
+/// another that completes its join.
 std::string PlaceOf(const message::Header& header, const Routing& routing) {
-  if (IsResult(header)) return header.uid.ToString();
-  std::string place = header.app + "/" + header.stage;
-  if (routing.GraphOf(header.app).Predecessors(header.stage).size() < 2) return place;
-  const auto meeting = routing.MeetingPoint(header.app, header.stage, header.uid);
-  return meeting.has_value() ? place + "@" + meeting->node_id() : place;
+  const bool joins = routing.GraphOf(header.app).Predecessors(header.stage).size() > 1;
+  if (IsResult(header) || joins) return header.uid.ToString();
+  return header.app + "/" + header.stage;
 }
 
 }  // namespace

@@ -141,10 +141,12 @@ void ResultRelay::SendPiece(std::optional<v1::ResultArtifact> artifact) {
   rpc::ResultPart part{.artifact = std::move(artifact), .chunk = {}};
   std::shared_ptr<rpc::PartStream> stream;
   std::int64_t end = 0;
+  bool cancelled = false;
   {
     const base::MutexLock lock(mutex_);
     if (stream_ == nullptr) return;
-    if (rest_.empty()) {
+    cancelled = cancelled_;
+    if (cancelled || rest_.empty()) {
       phase_ = Phase::kCheck;
       value_ = nullptr;
       end = info_.size_bytes();
@@ -154,6 +156,10 @@ void ResultRelay::SendPiece(std::optional<v1::ResultArtifact> artifact) {
       part.chunk.push_back(rpc::BorrowedSlice(value_, chunk));
       stream = stream_;
     }
+  }
+  if (cancelled) {
+    return Close(base::MakeError(absl::StatusCode::kCancelled, "STREAM_BROKEN",
+                                 "the stream ended before the artifact did"));
   }
   if (stream != nullptr) return stream->Send(part);
   // The database does not see the direct reads. Fetching the empty rest tells it that the client

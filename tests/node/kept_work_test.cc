@@ -272,6 +272,27 @@ class KeptWorkTest : public QObject {
     QCOMPARE(f.sent[1].artifacts.at(0).data.size(), small.size());
   }
 
+  // Whoever has no room for one branch may take another, which completes its join.
+  void Dead_EachBranchIsTried() {
+    KeptFixture f;
+    v1::StageSpec& join = *f.table.mutable_workflows(0)->add_stages();
+    join.set_stage("join");
+    for (const char* const stage : {"read", "draw"}) join.add_after(stage);
+    f.Publish();
+    f.message.artifacts.clear();
+    f.message.header.stage = "join";
+    for (int i = 0; i < 2; ++i) {
+      f.message.header.uid = base::Uid::GenerateRandom();
+      f.kept.Keep(f.message);
+      f.kept.Placed(f.message.header, f.HolderOf("d1", 0));
+    }
+    f.while_asked = [&f] { f.record.clear_holders(); };
+    f.send_error = base::MakeError(absl::StatusCode::kResourceExhausted, "JOINS_FULL", "");
+    f.Kill("d1");
+    f.kept.Look();
+    QCOMPARE(f.sent.size(), std::size_t{2});
+  }
+
   // This node was stopped for a while and taken for dead. It still has what it keeps.
   void LaterIncarnation_IsToldToTheRecords() {
     KeptFixture f;
