@@ -134,9 +134,10 @@ std::optional<v1::CreateJobResponse> StoreShard::Create(const base::Uid& uid, Jo
     Notify(*entry, Change::kRecord);
     response.set_created(true);
   } else if (entry->record.fingerprint().empty()) {
-    // The record was made up from a result that arrived before it.
+    // The record was made up from a result that arrived before it, so another call has started the
+    // job, and this one gets no lease.
+    record.clear_lease();
     entry->record = job::Join(entry->record, record);
-    HoldLease(*entry, base::Scaled(shared_.options.start_lease));
     Committed(*entry);
     if (entry->phase == Phase::kOpen) SetDue(shared_.clock.Now() + limit, *entry);
     Notify(*entry, Change::kRecord);

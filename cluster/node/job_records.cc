@@ -136,17 +136,13 @@ absl::StatusOr<v1::CreateJobResponse> JobRecords::Create(const v1::JobRecord& re
 std::unique_ptr<RecordCopy> JobRecords::Copy(const v1::JobRecord& record) {
   const std::optional<base::Uid> uid = base::Uid::Parse(record.job().uid());
   ONEPIECE_CHECK(uid.has_value());
-  const std::string has_it = impl_->locations.Find(*uid);
-  for (const v1::Endpoint& database : impl_->view.routing()->DatabasesFor(*uid)) {
-    const std::string& address = database.address();
-    if (database.node_id() == has_it || impl_->IsSilent(address)) continue;
-    return std::make_unique<RecordCopy>(impl_->StubFor(address), record,
-                                        impl_->options.copy_timeout,
-                                        [this, address](const absl::Status& status) {
-                                          if (IsAway(status)) impl_->NoteSilent(address);
-                                        });
-  }
-  return nullptr;
+  const std::optional<v1::Endpoint> database = impl_->OtherDatabase(*uid);
+  if (!database.has_value()) return nullptr;
+  const std::string address = database->address();
+  return std::make_unique<RecordCopy>(impl_->StubFor(address), record, impl_->options.copy_timeout,
+                                      [this, address](const absl::Status& status) {
+                                        if (IsAway(status)) impl_->NoteSilent(address);
+                                      });
 }
 
 absl::StatusOr<v1::ClaimStartResponse> JobRecords::Claim(const v1::ClaimStartRequest& request) {
@@ -171,13 +167,17 @@ absl::StatusOr<v1::JobRecord> JobRecords::Get(const base::Uid& uid,
 absl::StatusOr<v1::Job> JobRecords::Acknowledge(const base::Uid& uid) {
   v1::AcknowledgeResultRequest request;
   request.set_name(NameOfUid(uid));
-  return impl_->Ask(uid, &DatabaseStub::AcknowledgeResult, request);
+  absl::StatusOr<v1::Job> job = impl_->Ask(uid, &DatabaseStub::AcknowledgeResult, request);
+  if (job.ok()) impl_->AskOther(uid, &DatabaseStub::AcknowledgeResult, request);
+  return job;
 }
 
 absl::Status JobRecords::Delete(const base::Uid& uid) {
   v1::DeleteJobRequest request;
   request.set_name(NameOfUid(uid));
-  return impl_->Ask(uid, &DatabaseStub::DeleteJob, request).status();
+  absl::Status deleted = impl_->Ask(uid, &DatabaseStub::DeleteJob, request).status();
+  if (deleted.ok()) impl_->AskOther(uid, &DatabaseStub::DeleteJob, request);
+  return deleted;
 }
 
 absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest& request) {

@@ -100,6 +100,8 @@ class JobRecords {
   ///
   /// Errors: UNAVAILABLE when no database answers.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request);
+  /// These two are known to a second database, if one answers within copy_timeout, before they
+  /// return.
   absl::StatusOr<v1::Job> Acknowledge(const base::Uid& uid);
   absl::Status Delete(const base::Uid& uid);
 

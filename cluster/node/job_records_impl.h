@@ -214,6 +214,29 @@ struct JobRecords::Impl {
     return found != silent_until.end() && clock.Now() < found->second;
   }
 
+  /// Returns the best database beside the one that took the job's last write from here. Passes over
+  /// those that are silent.
+  std::optional<v1::Endpoint> OtherDatabase(const base::Uid& uid) {
+    const std::string has_it = locations.Find(uid);
+    for (const v1::Endpoint& database : view.routing()->DatabasesFor(uid)) {
+      if (database.node_id() != has_it && !IsSilent(database.address())) return database;
+    }
+    return std::nullopt;
+  }
+  /// Makes the call that one database has answered at one more, soon: else the death of the first
+  /// one could undo it.
+  template <typename Request, typename Response>
+  void AskOther(const base::Uid& uid,
+                grpc::Status (DatabaseStub::*method)(grpc::ClientContext*, const Request&,
+                                                     Response*),
+                const std::type_identity_t<Request>& request) {
+    const std::optional<v1::Endpoint> database = OtherDatabase(uid);
+    if (!database.has_value()) return;
+    const absl::StatusOr<Response> response =
+        rpc::Call(*StubFor(database->address()), method, request, options.copy_timeout);
+    if (IsAway(response.status())) NoteSilent(database->address());
+  }
+
   /// Returns the databases in the order in which they are asked.
   std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) {
     std::vector<v1::Endpoint> databases = view.routing()->DatabasesFor(uid);

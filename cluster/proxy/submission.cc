@@ -456,8 +456,9 @@ absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, StartClaim& claim,
   const base::MonotonicTime deadline = clock_.Now() + base::Scaled(kDeliverTimeout);
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
-  for (const std::string& stage : Unplaced(*routing, record)) {
-    message.header.stage = stage;
+  const std::vector<std::string> stages = Unplaced(*routing, record);
+  for (auto stage = stages.begin(); stage != stages.end(); ++stage) {
+    message.header.stage = *stage;
     absl::Status status = KeepClaim(claim, update.uid());
     if (status.ok()) {
       // No delivery outlives the claim, or another proxy could deliver at the same time.
@@ -465,7 +466,7 @@ absl::StatusOr<v1::JobRecord> Submission::Start(Order& order, StartClaim& claim,
       if (holder.ok()) *update.add_placed() = *std::move(holder);
       status = holder.status();
     }
-    if (!status.ok()) return GiveUp(record, update, stage, status);
+    if (!status.ok()) return GiveUp(record, update, message, {stage, stages.end()}, status);
   }
   return NotePlaced(update, record);
 }
@@ -533,17 +534,33 @@ absl::StatusOr<v1::WorkHolder> Submission::SendTo(const node::Routing& routing,
   return holder;
 }
 
-// No instance of entrance `stage` took the job. Work that other entrances have begun stays, and the
-// client's retry starts the rest in the same run. But nobody can ask again for a job without a
-// request_id, whose client has not learned its name, nor start one whose message no ring can hold:
-// such a job fails, and its work is called back, because it would be computed for nothing.
+// Another proxy may have started the job too, while the two were cut off from each other. If its
+// run is the smaller one, that gives way to this one wherever they meet. So this proxy completes
+// what it has begun, whether its client asks again or not.
+void Submission::KeepRest(message::Message message, std::span<const std::string> stages) {
+  if (options_.kept == nullptr) return;
+  for (const std::string& stage : stages) {
+    message.header.stage = stage;
+    options_.kept->Keep(message);
+    (void)options_.kept->Doubt(message.header);
+  }
+}
+
+// No instance of the first of these entrances took the job. Work that other entrances have begun
+// stays, and the client's retry starts the rest in the same run, or this proxy does. But nobody can
+// ask again for a job without a request_id, whose client has not learned its name, nor start one
+// whose message no ring can hold: such a job fails, and its work is called back, because it would
+// be computed for nothing.
 absl::Status Submission::GiveUp(const v1::JobRecord& record, const v1::UpdateJobRequest& placed,
-                                const std::string& stage, const absl::Status& status) {
+                                const message::Message& message,
+                                std::span<const std::string> stages, const absl::Status& status) {
+  const std::string& stage = stages.front();
   // A message that is out counts, whether its outcome is known or not.
   const bool begun = !record.holders().empty() || !placed.placed().empty();
   const bool hopeless = absl::IsInvalidArgument(status);
   if (begun && !hopeless && !record.job().request_id().empty()) {
     (void)NotePlaced(placed, record);
+    KeepRest(message, stages);
   } else if (begun) {
     v1::UpdateJobRequest update;
     update.set_uid(record.job().uid());

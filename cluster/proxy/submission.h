@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <semaphore>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -146,8 +147,10 @@ class Submission {
   absl::Status KeepClaim(StartClaim& claim, const std::string& uid);
   absl::StatusOr<v1::JobRecord> NotePlaced(const v1::UpdateJobRequest& update,
                                            const v1::JobRecord& record);
+  void KeepRest(message::Message message, std::span<const std::string> stages);
   absl::Status GiveUp(const v1::JobRecord& record, const v1::UpdateJobRequest& placed,
-                      const std::string& stage, const absl::Status& status);
+                      const message::Message& message, std::span<const std::string> stages,
+                      const absl::Status& status);
   absl::StatusOr<v1::JobRecord> AwaitTurn(StartClaim& claim, v1::JobRecord record);
   absl::StatusOr<v1::JobRecord> AwaitHolder(v1::JobRecord record);
   void CountAnswer(const std::string& result);

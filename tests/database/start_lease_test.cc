@@ -233,6 +233,20 @@ class StartLeaseTest : public QObject {
     QVERIFY(other.store.StoreResult(bundle, message::Kind::kResult).ok());
     QCOMPARE(other.store.Get(f.uid)->run(), bundle.run);
   }
+
+  // Another call has started the job, or it would have no result.
+  void ARecordMadeUpFromAResultGivesNoLease() {
+    LeasedJob f;
+    StoreFixture other;
+    const ResultBundle bundle = f.ResultOf(job::NextRun({}, 99), "bytes");
+    QVERIFY(other.store.StoreResult(bundle, message::Kind::kResult, {.hold = true}).ok());
+    v1::JobRecord record = f.Record();
+    *record.mutable_lease() = LeaseOf("proxy-2", 22);
+    const auto created = other.store.Create(record);
+    QVERIFY(created.ok());
+    QVERIFY(!created->created());
+    QCOMPARE(created->record().lease().number(), std::uint64_t{0});
+  }
 };
 
 }  // namespace onepiece::database

@@ -457,6 +457,15 @@ class JobRecordsTest : public QObject {
     QVERIFY(!second_->Has(uid_));
   }
 
+  // Else the death of the first one could bring the job back.
+  void Delete_IsKnownToBothWhenItReturns() {
+    first_->Put(MakeJob(uid_));
+    second_->Put(MakeJob(uid_));
+    QVERIFY(records_->Delete(uid_).ok());
+    QVERIFY(!first_->Has(uid_));
+    QVERIFY(!second_->Has(uid_));
+  }
+
   void List_PagesOverAllDatabases_GiveEveryJobOnceInOrder() {
     for (int i = 0; i < 25; ++i) {
       const v1::Job job = MakeJob(base::Uid::GenerateRandom(), 100 + i / 2);

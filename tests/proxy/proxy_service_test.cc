@@ -145,6 +145,8 @@ class ProxyServiceTest : public QObject {
     const auto refused = proxy.Submit(request);
     QCOMPARE(refused.status().code(), absl::StatusCode::kUnavailable);
     QCOMPARE(Reason(refused.status()), std::string("NOT_STARTED"));
+    // The rest is kept too: a run that has begun is completed, though no client asks again.
+    QCOMPARE(proxy.kept.items(), std::size_t{2});
     const auto first = text.Receive();
     QVERIFY(first.ok());
     const base::Uid uid = first->message.header.uid;

@@ -36,6 +36,8 @@ std::set<std::string> RunsIn(const std::string& output) {
 
 void Ledger::Granted(const v1::JobRecord& record) {
   const v1::StartLease& lease = record.lease();
+  world_.Tell("a database grants " + lease.claimant() + " " + std::to_string(lease.number()) + " " +
+              record.job().uid());
   granted_[{*base::Uid::Parse(record.job().uid()), {lease.claimant(), lease.incarnation()}}] =
       world_.Now();
 }

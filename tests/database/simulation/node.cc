@@ -17,6 +17,7 @@ constexpr Duration kReport = 1s;
 constexpr Duration kLookPause = 100ms;
 constexpr Duration kAskTimeout = 500ms;
 constexpr Duration kTellTimeout = 500ms;
+constexpr Duration kCopyTimeout = 250ms;
 constexpr Duration kKeptTurn = 200ms;
 constexpr Duration kKeptLimit = 1s;
 
@@ -190,18 +191,35 @@ absl::StatusOr<v1::JobRecord> Records::Get(const base::Uid& uid, Duration timeou
       /*is_write=*/false, timeout);
 }
 
+// As JobRecords::Impl::AskOther.
+template <typename Answer>
+void Records::AskOther(const base::Uid& uid,
+                       const std::function<absl::StatusOr<Answer>(Database&)>& ask) {
+  for (const v1::Endpoint& database : view_.routing()->DatabasesFor(uid)) {
+    if (database.node_id() == last_[uid]) continue;
+    (void)AskOne<Answer>(database, ask, kCopyTimeout);
+    return;
+  }
+}
+
 absl::StatusOr<v1::Job> Records::Acknowledge(const base::Uid& uid) {
-  return Ask<v1::Job>(
-      uid, [uid](Database& database) { return database.store().Acknowledge(uid.ToString()); });
+  const std::function<absl::StatusOr<v1::Job>(Database&)> ask = [uid](Database& database) {
+    return database.store().Acknowledge(uid.ToString());
+  };
+  const auto job = Ask<v1::Job>(uid, ask);
+  if (job.ok()) AskOther(uid, ask);
+  return job;
 }
 
 absl::Status Records::Delete(const base::Uid& uid) {
-  return Ask<bool>(uid,
-                   [uid](Database& database) -> absl::StatusOr<bool> {
-                     ONEPIECE_RETURN_IF_ERROR(database.store().Delete(uid.ToString()));
-                     return true;
-                   })
-      .status();
+  const std::function<absl::StatusOr<bool>(Database&)> ask =
+      [uid](Database& database) -> absl::StatusOr<bool> {
+    ONEPIECE_RETURN_IF_ERROR(database.store().Delete(uid.ToString()));
+    return true;
+  };
+  const auto deleted = Ask<bool>(uid, ask);
+  if (deleted.ok()) AskOther(uid, ask);
+  return deleted.status();
 }
 
 node::KeptWork& KeptAt(Cluster& cluster, const std::string& id) {

@@ -96,6 +96,8 @@ class Records {
   absl::StatusOr<Answer> AskOne(const v1::Endpoint& database,
                                 std::function<absl::StatusOr<Answer>(Database&)> ask,
                                 Duration timeout);
+  template <typename Answer>
+  void AskOther(const base::Uid& uid, const std::function<absl::StatusOr<Answer>(Database&)>& ask);
   v1::CreateJobResponse PreferElsewhere(const base::Uid& uid, v1::CreateJobResponse created);
 
   const std::string id_;

@@ -117,14 +117,23 @@ absl::Status Proxy::StartJob(const Request& request, const v1::Endpoint& claiman
   v1::UpdateJobRequest update;
   update.set_uid(record.job().uid());
   absl::Status status;
-  for (const std::string& stage : Unplaced(*table, record)) {
-    header.stage = stage;
+  const std::vector<std::string> stages = Unplaced(*table, record);
+  auto next = stages.begin();
+  for (; next != stages.end(); ++next) {
+    header.stage = *next;
     status = KeepClaim(claim, update.uid());
     if (!status.ok()) break;
     auto holder = SendTo(message, claimant, std::min(deadline, claim.until()));
     status = holder.status();
     if (!status.ok()) break;
     *update.add_placed() = *std::move(holder);
+  }
+  // As Submission::KeepRest.
+  const bool begun = !record.holders().empty() || !update.placed().empty();
+  for (; begun && next != stages.end(); ++next) {
+    header.stage = *next;
+    keeping_->kept().Keep(message);
+    (void)keeping_->kept().Doubt(header);
   }
   auto& placed = *update.mutable_placed();
   placed.erase(
