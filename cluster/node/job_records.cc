@@ -15,8 +15,6 @@
 namespace onepiece::node {
 namespace {
 
-// A fetch that brings nothing for this long has lost its database.
-constexpr base::Duration kFetchIdleLimit = std::chrono::seconds(10);
 constexpr int kDefaultPageSize = 100;
 constexpr int kMaxPageSize = 1000;
 
@@ -27,63 +25,6 @@ bool IsFurther(const v1::Job& a, const v1::Job& b) {
 }
 
 }  // namespace
-
-template <typename Item>
-absl::Status JobRecords::Impl::ReadStream(const v1::Endpoint& database,
-                                          const PrepareStream<Item>& prepare,
-                                          base::Duration idle_limit, const Sink<Item>& sink,
-                                          const KeepGoing& keep_going) {
-  const std::shared_ptr<DatabaseStub> stub = StubFor(database.address());
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const auto reader = prepare(*stub, &context, &queue);
-  absl::Status ended;  // The reason why this side ended the stream, if it did.
-  base::MonotonicTime idle_since = clock.Now();
-
-  // Waits for the one operation under way, and polls the caller meanwhile.
-  const auto completes = [&]() -> bool {
-    while (true) {
-      void* tag = nullptr;
-      bool ok = false;
-      const auto event =
-          queue.AsyncNext(&tag, &ok, gpr_time_from_nanos(kPollInterval.count(), GPR_TIMESPAN));
-      if (event == grpc::CompletionQueue::GOT_EVENT) return ok;
-      // gRPC uses `item` or `status` until the operation completes, even after a cancellation.
-      if (!ended.ok()) continue;
-      if (!keep_going()) ended = Cancelled();
-      if (clock.Now() - idle_since > idle_limit) {
-        ended = base::MakeError(absl::StatusCode::kDeadlineExceeded, "STREAM_STALLED",
-                                "the database went silent");
-      }
-      if (!ended.ok()) context.TryCancel();
-    }
-  };
-
-  Item item;
-  // Any pointer serves as the tag, because one operation is under way at a time.
-  reader->StartCall(&item);
-  bool alive = completes();
-  while (alive) {
-    reader->Read(&item, &item);
-    alive = completes();
-    if (!alive) break;
-    if (ended.ok() && !sink(item)) {
-      ended = Cancelled();
-      context.TryCancel();
-    }
-    // After the sink: a client that takes its time does not make the database silent.
-    idle_since = clock.Now();
-  }
-  grpc::Status status;
-  reader->Finish(&status, &status);
-  completes();
-  queue.Shutdown();
-  if (!ended.ok()) return ended;
-  absl::Status result = rpc::FromGrpc(status);
-  // A server that shuts down cancels its streams. Our caller gets CANCELLED only when it asked for
-  // the cancellation.
-  return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
-}
 
 v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
                                                         v1::CreateJobResponse created) {
@@ -226,55 +167,6 @@ absl::StatusOr<v1::ListJobsResponse> JobRecords::List(const v1::ListJobsRequest&
     response.set_next_page_token(JobPosition::Of(*response.jobs().rbegin()).ToToken());
   }
   return response;
-}
-
-absl::Status JobRecords::Fetch(const base::Uid& uid, std::string_view artifact,
-                               std::int64_t offset_bytes, std::int64_t limit_bytes,
-                               const Sink<v1::FetchResultResponse>& sink,
-                               const KeepGoing& keep_going) {
-  v1::FetchResultRequest request;
-  request.set_name(NameOfUid(uid));
-  request.set_artifact(std::string(artifact));
-  request.set_offset_bytes(offset_bytes);
-  request.set_limit_bytes(limit_bytes);
-  const Impl::PrepareStream<v1::FetchResultResponse> prepare =
-      [&](DatabaseStub& stub, grpc::ClientContext* context, auto* queue) {
-        return stub.PrepareAsyncFetchResult(context, request, queue);
-      };
-  std::optional<v1::ResultArtifact> told;
-  bool changed = false;
-  const Sink<v1::FetchResultResponse> pass_on = [&](const v1::FetchResultResponse& response) {
-    const auto came = static_cast<std::int64_t>(response.chunk().size());
-    request.set_offset_bytes(request.offset_bytes() + came);
-    if (limit_bytes > 0) request.set_limit_bytes(request.limit_bytes() - came);
-    if (!told.has_value()) {
-      told = response.artifact();
-      return sink(response);
-    }
-    if (!response.has_artifact()) return sink(response);
-    // Another database may go on only with the same bytes.
-    changed = response.artifact().sha256() != told->sha256();
-    v1::FetchResultResponse rest = response;
-    rest.clear_artifact();
-    return !changed && sink(rest);
-  };
-  Misses misses;
-  // The second round is for a database that restarted during the first one.
-  for (int round = 0; round < 2; ++round) {
-    for (const v1::Endpoint& database : impl_->DatabasesFor(uid)) {
-      const absl::Status status = impl_->ReadStream<v1::FetchResultResponse>(
-          database, prepare, base::Scaled(kFetchIdleLimit), pass_on, keep_going);
-      if (changed) {
-        return base::MakeError(absl::StatusCode::kAborted, "RESULT_CHANGED",
-                               "the result changed during the fetch");
-      }
-      if (status.ok() || !misses.Take(status)) return status;
-      // Everything is here. A limit of 0 would ask the next database for all the rest.
-      if (limit_bytes > 0 && request.limit_bytes() <= 0) return absl::OkStatus();
-    }
-    if (!told.has_value()) break;
-  }
-  return misses.Verdict();
 }
 
 std::optional<base::Uid> UidOfName(std::string_view name) {

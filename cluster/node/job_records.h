@@ -57,21 +57,14 @@ class JobWatch {
 ///
 /// Threading: Thread-safe.
 ///
-/// Blocking: Unary calls: number of databases × call_timeout at most. Fetch: until it ends or
-/// `keep_going` says no. Watch never blocks. The destructor waits until its watches have ended.
+/// Blocking: Unary calls: number of databases × call_timeout at most. Watch never blocks. The
+/// destructor waits until its watches have ended.
 ///
 /// Errors: all calls may return UNAVAILABLE (NO_DATABASE) when no database is known or none
 /// answered, NOT_FOUND (JOB_NOT_FOUND), and the errors of the database. While a database that may
 /// hold the record is away, a miss at the others is UNAVAILABLE and not NOT_FOUND.
 class JobRecords {
  public:
-  /// Takes an item of a stream. Returning false ends the stream, and the call returns CANCELLED.
-  template <typename T>
-  using Sink = std::function<bool(const T&)>;
-  /// The calling thread asks this every 100 ms or so while a stream runs. Returning false cancels
-  /// the stream.
-  using KeepGoing = std::function<bool()>;
-
   /// The routing of `view` says where the databases are. Borrows `view` and `clock`, which
   /// outlive it.
   explicit JobRecords(const ClusterView& view, JobRecordsOptions options = {},
@@ -109,12 +102,6 @@ class JobRecords {
   /// database goes away or is silent for 60 s (scaled), the watch moves to the next one. A state
   /// may come twice. `watcher` is kept until its OnEnd has returned.
   std::shared_ptr<JobWatch> Watch(const base::Uid& uid, std::shared_ptr<JobWatcher> watcher);
-  /// Streams an artifact (see FetchResultRequest). When the database goes away, the fetch goes on
-  /// at the next one, from the byte where it stopped. The sink sees every byte once, and `artifact`
-  /// in the first response only.
-  absl::Status Fetch(const base::Uid& uid, std::string_view artifact, std::int64_t offset_bytes,
-                     std::int64_t limit_bytes, const Sink<v1::FetchResultResponse>& sink,
-                     const KeepGoing& keep_going);
 
  private:
   friend class WatchRun;

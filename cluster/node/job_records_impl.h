@@ -20,7 +20,6 @@
 #include "cluster/base/status.h"
 #include "cluster/node/job_records.h"
 #include "cluster/rpc/channel.h"
-#include "grpcpp/completion_queue.h"
 #include "onepiece/v1/database.grpc.pb.h"
 
 namespace onepiece::node {
@@ -272,17 +271,6 @@ struct JobRecords::Impl {
     if (lost.ok() && misses.away.ok()) return lost;
     return misses.Verdict();
   }
-
-  template <typename Item>
-  using PrepareStream = std::function<std::unique_ptr<grpc::ClientAsyncReader<Item>>(
-      DatabaseStub&, grpc::ClientContext*, grpc::CompletionQueue*)>;
-
-  /// Reads one database's stream to its end. Returns CANCELLED when the sink or `keep_going` said
-  /// no.
-  template <typename Item>
-  absl::Status ReadStream(const v1::Endpoint& database, const PrepareStream<Item>& prepare,
-                          base::Duration idle_limit, const Sink<Item>& sink,
-                          const KeepGoing& keep_going);
 
   /// Returns the older record of the job, if another database has one. A database that has
   /// restarted knows nothing and creates every job anew.

@@ -31,7 +31,8 @@ class PartTaker {
   virtual ~PartTaker() = default;
   /// `artifact` is in the first part only.
   virtual void OnPart(rpc::ResultPart part) = 0;
-  /// The last call. The errors are those of JobRecords::Fetch.
+  /// The last call. The errors are those of JobRecords, ABORTED (RESULT_CHANGED) and CANCELLED
+  /// (CALLER_GONE).
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
@@ -50,8 +51,9 @@ class ResultFetch {
   virtual void Cancel() = 0;
 };
 
-/// Fetches as JobRecords::Fetch does, with gRPC's callback API. The parts' bytes are not copied:
-/// they are those that gRPC has received.
+/// Fetches artifacts (see v1::FetchResultRequest) with gRPC's callback API. When a database goes
+/// away or is silent, a fetch goes on at the next one, from the byte where it stopped. Its taker
+/// sees each byte once. The parts' bytes are not copied: they are those that gRPC has received.
 ///
 /// Ownership: borrows `records`, which must outlive it. Its connections are its own, so that a long
 /// result holds up no call.

@@ -17,6 +17,7 @@
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/eventually.h"
+#include "tests/fetch_whole.h"
 #include "tests/test_main.h"
 
 namespace onepiece::chaos {
@@ -199,16 +200,7 @@ class Databases {
     return record.ok() && record->has_bytes();
   }
   absl::StatusOr<std::string> Fetch(const base::Uid& uid) {
-    std::string bytes;
-    const absl::Status fetched = records_.Fetch(
-        uid, "", 0, 0,
-        [&](const v1::FetchResultResponse& part) {
-          bytes += part.chunk();
-          return true;
-        },
-        [] { return true; });
-    if (!fetched.ok()) return fetched;
-    return bytes;
+    return testing::FetchWhole(records_, uid);
   }
   /// Returns NOT_FOUND if no database knows the job.
   absl::StatusOr<Job> Find(const base::Uid& uid) {

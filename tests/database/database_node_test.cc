@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/fetch_whole.h"
 #include "tests/health.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -125,16 +126,9 @@ class DatabaseNodeTest : public QObject {
     const auto job = cluster.records().Get(*base::Uid::Parse(uid));
     QVERIFY2(job.ok(), job.status().ToString().c_str());
     QCOMPARE(job->job().state(), Job::SUCCEEDED);
-    std::string bytes;
-    const absl::Status fetched = cluster.records().Fetch(
-        *base::Uid::Parse(uid), "", 0, 0,
-        [&](const v1::FetchResultResponse& part) {
-          bytes += part.chunk();
-          return true;
-        },
-        [] { return true; });
-    QVERIFY2(fetched.ok(), fetched.ToString().c_str());
-    QCOMPARE(bytes, std::string("video"));
+    const auto fetched = testing::FetchWhole(cluster.records(), *base::Uid::Parse(uid));
+    QVERIFY2(fetched.ok(), fetched.status().ToString().c_str());
+    QCOMPARE(*fetched, std::string("video"));
   }
 
   void Peer_ThatCameBackEmptyHealsAsJobsMove() {

@@ -12,6 +12,7 @@
 #include "cluster/database/placement.h"
 #include "cluster/rpc/channel.h"
 #include "tests/database/database_cluster.h"
+#include "tests/fetch_whole.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -59,16 +60,7 @@ int Outcomes(DatabaseCluster::Database& database, const std::string& outcome) {
 }
 
 absl::StatusOr<std::string> Fetch(DatabaseCluster& cluster, const base::Uid& uid) {
-  std::string bytes;
-  const absl::Status fetched = cluster.records().Fetch(
-      uid, "", 0, 0,
-      [&](const v1::FetchResultResponse& part) {
-        bytes += part.chunk();
-        return true;
-      },
-      [] { return true; });
-  if (!fetched.ok()) return fetched;
-  return bytes;
+  return testing::FetchWhole(cluster.records(), uid);
 }
 
 /// A database that answers as the test says, and takes records once it is opened.

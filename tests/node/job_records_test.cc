@@ -13,6 +13,7 @@
 #include "cluster/rpc/status.h"
 #include "onepiece/v1/database.grpc.pb.h"
 #include "tests/eventually.h"
+#include "tests/fetch_whole.h"
 #include "tests/test_main.h"
 #include "tests/watch_to_end.h"
 
@@ -162,12 +163,9 @@ class FakeDatabase final : public v1::DatabaseService::Service {
       }
       response.set_chunk(result_.substr(offset, kChunk));
       writer->Write(response);
-      if (after_chunk) after_chunk();
     }
     return grpc::Status::OK;
   }
-
-  std::function<void()> after_chunk;  ///< Called by FetchResult. Set it before the call.
 
  private:
   static grpc::Status Missing() {
@@ -256,27 +254,19 @@ class JobRecordsTest : public QObject {
       return testing::WatchToEnd(
           *records_, uid_, [&](const v1::Job& job) { return states.push_back(job.state()), true; });
     };
-    std::string got;
-    const auto fetch = [&] {
-      got.clear();
-      return records_->Fetch(
-          uid_, "", 0, 0,
-          [&](const v1::FetchResultResponse& part) { return got += part.chunk(), true; },
-          [] { return true; });
-    };
     QCOMPARE(records_->Get(uid_)->job().state(), v1::Job::SUCCEEDED);
     QCOMPARE(records_->List({})->jobs(0).state(), v1::Job::SUCCEEDED);
     QVERIFY(watch().ok());
     QCOMPARE(states, std::vector{v1::Job::SUCCEEDED});
-    QVERIFY(fetch().ok());
-    QCOMPARE(got, std::string("video"));
+    QCOMPARE(*testing::FetchWhole(*records_, uid_), std::string("video"));
 
     second_->Put(lost);
     second_->SetResult("", "");
     QCOMPARE(records_->Get(uid_)->job().error().reason(), std::string("LOST_ON_RESTART"));
     QVERIFY(watch().ok());
     QCOMPARE(states, std::vector{v1::Job::FAILED});
-    QCOMPARE(base::GetReason(fetch()).reason, std::string("LOST_ON_RESTART"));
+    QCOMPARE(base::GetReason(testing::FetchWhole(*records_, uid_).status()).reason,
+             std::string("LOST_ON_RESTART"));
   }
 
   // The one that is away may have the result, so nobody is told an end that may not be one.
@@ -290,8 +280,7 @@ class JobRecordsTest : public QObject {
     second_->Put(whole);
     second_->Stop();
     QVERIFY(absl::IsUnavailable(records_->Get(uid_).status()));
-    QVERIFY(absl::IsUnavailable(records_->Fetch(
-        uid_, "", 0, 0, [](const v1::FetchResultResponse&) { return true; }, [] { return true; })));
+    QVERIFY(absl::IsUnavailable(testing::FetchWhole(*records_, uid_).status()));
     std::vector<v1::Job::State> states;
     absl::Status ended;
     std::jthread watcher([&] {
@@ -338,20 +327,13 @@ class JobRecordsTest : public QObject {
     first_->Put(open);
     second_->Put(MakeJob(uid_));
     second_->SetResult("video", "abc");
-    std::string got;
-    const auto fetch = [&] {
-      return records_->Fetch(
-          uid_, "", 0, 0,
-          [&](const v1::FetchResultResponse& part) { return got += part.chunk(), true; },
-          [] { return true; });
-    };
-    QVERIFY(fetch().ok());
-    QCOMPARE(got, std::string("video"));
+    QCOMPARE(*testing::FetchWhole(*records_, uid_), std::string("video"));
     second_->Put(open);
-    QCOMPARE(base::GetReason(fetch()).reason, std::string("JOB_NOT_DONE"));
+    QCOMPARE(base::GetReason(testing::FetchWhole(*records_, uid_).status()).reason,
+             std::string("JOB_NOT_DONE"));
     // The one that is away may know more.
     second_->Stop();
-    QVERIFY(absl::IsUnavailable(fetch()));
+    QVERIFY(absl::IsUnavailable(testing::FetchWhole(*records_, uid_).status()));
   }
 
   // The first database was away during the write, and is back with its old record.
@@ -585,66 +567,6 @@ class JobRecordsTest : public QObject {
     watcher.join();
     QVERIFY2(absl::IsCancelled(status) || absl::IsUnavailable(status),
              base::Message(status).c_str());
-  }
-
-  void Fetch_AClientThatTakesItsTime_DoesNotMakeTheDatabaseSilent() {
-    base::ManualClock clock;
-    JobRecords records(view_, {}, clock);
-    const std::string bytes(200, 'x');  // Two chunks.
-    first_->SetResult(bytes, "abc");
-    std::atomic<bool> taken = false, ended = false;
-    // The second chunk comes later than the fetch looks for silence.
-    first_->after_chunk = [&] {
-      (void)testing::Eventually([&] { return taken.load(); });
-      (void)testing::Eventually(std::chrono::milliseconds(400), [&] { return ended.load(); });
-    };
-    std::string got;
-    const absl::Status status = records.Fetch(
-        uid_, "", 0, 0,
-        [&](const v1::FetchResultResponse& part) {
-          got += part.chunk();
-          clock.Advance(base::Scaled(std::chrono::seconds(11)));
-          return taken = true;
-        },
-        [] { return true; });
-    ended = true;
-    QVERIFY2(status.ok(), base::Message(status).c_str());
-    QCOMPARE(got, bytes);
-  }
-
-  void Fetch_DatabaseDiesHalfWay_GoesOnFromThatByte() {
-    std::string bytes;
-    for (int i = 0; i < 1000; ++i) bytes.push_back(static_cast<char>(i * 7));
-    first_->SetResult(bytes, "abc", 300);
-    second_->SetResult(bytes, "abc");
-    std::string got;
-    int headers = 0;
-    const absl::Status status = records_->Fetch(
-        uid_, "", 50, 0,
-        [&](const v1::FetchResultResponse& response) {
-          headers += response.has_artifact() ? 1 : 0;
-          got += response.chunk();
-          return true;
-        },
-        [] { return true; });
-    QVERIFY2(status.ok(), base::Message(status).c_str());
-    QVERIFY(got == bytes.substr(50));
-    QCOMPARE(headers, 1);
-  }
-
-  void Fetch_TheNextHasOtherBytes_IsAborted() {
-    first_->SetResult(std::string(1000, 'x'), "abc", 300);
-    second_->SetResult(std::string(1000, 'y'), "def");
-    std::string got;
-    const absl::Status status = records_->Fetch(
-        uid_, "", 0, 0,
-        [&](const v1::FetchResultResponse& response) {
-          got += response.chunk();
-          return true;
-        },
-        [] { return true; });
-    QCOMPARE(base::GetReason(status).reason, std::string("RESULT_CHANGED"));
-    QCOMPARE(got, std::string(300, 'x'));
   }
 
   void PageToken_SurvivesTheRoundTripAndNothingElseParses() {
