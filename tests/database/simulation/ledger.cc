@@ -117,8 +117,8 @@ void Ledger::Ended(const v1::JobRecord& record, const std::string& by) {
   if (record.job().error().reason() == "QUARANTINED") CheckQuarantined(record);
 }
 
-// Work is lost with its holder and the memory of its keeper, or after many attempts. A keeper that
-// was only stopped comes back with all that it keeps.
+// Work is lost with its holder and the memory of its keeper, or after many attempts, or when nobody
+// took it before the deadline. A keeper that was only stopped comes back with all that it keeps.
 void Ledger::CheckLost(const v1::JobRecord& record) {
   // The record may know of a later attempt by now.
   auto holders = holders_[*base::Uid::Parse(record.job().uid())];
@@ -137,7 +137,9 @@ void Ledger::CheckLost(const v1::JobRecord& record) {
   });
   const bool given_up =
       record.job().error().message().find(" instances, and none") != std::string::npos;
-  if (!both && !given_up) {
+  // Whoever submitted it was told that nobody took it.
+  const bool never_begun = holders.empty();
+  if (!both && !given_up && !never_begun) {
     world_.Violation("job " + record.job().uid() +
                      " is LOST, and no holder died with its keeper: " + record.ShortDebugString());
   }
