@@ -26,10 +26,14 @@
 //   clock_jump          26      18   336        323     0   1.2
 //   all, results up to 200 MiB, 2 minutes:
 //                       25      42   631        605     2   4.9
-//   all, results up to 200 MiB, 20 minutes (28 with the waits before faults of databases):
+//   all, results up to 200 MiB, 20 minutes (28 with the waits before faults of databases), first
+//   before work was kept and given again, then since:
 //                       41     411  7639       7298    37   6.7
-//   kill_instance, 24 a minute, 5 minutes, nothing cancelled:
+//                       41     412  5541       5308     1   7.3
+//   kill_instance, 24 a minute, 5 minutes, nothing cancelled, before that:
 //                       42     108  1296       1120   176   6.1
+//   kill_instance --last-stage-only, 9 a minute, 10.5 minutes, nothing cancelled, since:
+//                       61      94  3261       3261     0  10.3
 #include <QtTest>
 #include <random>
 
