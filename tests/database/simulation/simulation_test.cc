@@ -11,6 +11,9 @@
 namespace onepiece::simulation {
 namespace {
 
+// A change is judged by the same histories each time. Fresh ones belong to long runs: what they
+// find is seldom the change's fault.
+constexpr std::uint64_t kFirstSeed = 211471391;
 constexpr std::uint64_t kSeeds = 1000;
 constexpr std::uint64_t kLongSeeds = 10'000;
 constexpr int kMostBroken = 10;  // Histories that are shown.
@@ -32,14 +35,15 @@ std::string Listed(const std::map<std::string, int>& counts) {
 class SimulationTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  /// ONEPIECE_SEEDS says how many histories are told, and ONEPIECE_SEED says which is the first; it
-  /// is a fresh one otherwise. ONEPIECE_SEED alone tells that one, with its trace.
+  /// ONEPIECE_SEEDS says how many histories are told, and ONEPIECE_SEED says which is the first.
+  /// ONEPIECE_SEED alone tells that one, with its trace.
   void Histories_KeepThePromises() {
     const bool one =
         std::getenv("ONEPIECE_SEED") != nullptr && std::getenv("ONEPIECE_SEEDS") == nullptr;
     if (!one) spdlog::set_level(spdlog::level::off);
     const bool is_long = std::getenv("ONEPIECE_LONG") != nullptr;
-    const std::uint64_t first = Number("ONEPIECE_SEED", std::random_device()());
+    const std::uint64_t first =
+        Number("ONEPIECE_SEED", is_long ? std::random_device()() : kFirstSeed);
     const std::uint64_t many = Number("ONEPIECE_SEEDS", is_long ? kLongSeeds : kSeeds);
     const std::uint64_t count = one ? 1 : many;
     Outcome sum;
