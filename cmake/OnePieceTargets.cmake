@@ -187,11 +187,11 @@ function(onepiece_test name)
     else()
       set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
-  elseif("onepiece::model" IN_LIST A_DEPS OR "onepiece::wan" IN_LIST A_DEPS)
-    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)  # LibTorch starts a thread for every core.
   endif()
+  # One thread for LibTorch's kernels and for OpenBLAS: their threads wait for one another in busy loops, which takes ten
+  # times as long when something else has a core, and ctest runs as many tests as there are cores.
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
-    ENVIRONMENT "QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin;${ONEPIECE_SANITIZER_ENVIRONMENT}")
+    ENVIRONMENT "OMP_NUM_THREADS=1;QT_QPA_PLATFORM=offscreen;ONEPIECE_BIN_DIR=${PROJECT_BINARY_DIR}/bin;${ONEPIECE_SANITIZER_ENVIRONMENT}")
 endfunction()
 
 # onepiece_test_program(NAME): the program in build/PRESET/tests that onepiece_test() fills.
