@@ -241,6 +241,10 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return SetHold(command.set_hold(), time);
     case v1::Command::kSetPoolLimits:
       return SetPoolLimits(command.set_pool_limits(), time);
+    case v1::Command::kRemoveNode:
+    case v1::Command::kRaiseFeatureLevel:
+    case v1::Command::kBeginGeneration:
+    case v1::Command::kSetNodeStates:
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
