@@ -9,6 +9,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
+#include "nodemanager/state/node_change.h"
 #include "nodemanager/state/plan_state.h"
 #include "nodemanager/state/resizing.h"
 
@@ -36,14 +37,6 @@ absl::Status NodeUnknown(const std::string& node_id) {
   return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
                          absl::StrCat("node '", node_id, "' is not registered"),
                          {{"node_id", node_id}});
-}
-
-v1::Endpoint EndpointOf(const v1::Node& node) {
-  v1::Endpoint endpoint;
-  endpoint.set_node_id(node.node_id());
-  endpoint.set_incarnation(node.incarnation());
-  endpoint.set_address(node.address());
-  return endpoint;
 }
 
 using Names = google::protobuf::RepeatedPtrField<std::string>;
@@ -154,6 +147,11 @@ std::uint32_t VersionOf(const v1::Command& command) {
     case v1::Command::kSetHold:
     case v1::Command::kSetPoolLimits:
       return 2;
+    case v1::Command::kRemoveNode:
+    case v1::Command::kRaiseFeatureLevel:
+    case v1::Command::kBeginGeneration:
+    case v1::Command::kSetNodeStates:
+      return 3;
     default:
       return 1;
   }
@@ -188,11 +186,9 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
     }
   }
   const std::uint64_t epoch_before = epoch_;
-  const std::string routing_before = RoutingFingerprint();
+  changed_sets_ = {};
   const absl::Status status = Change(command);
-  // Comparing the tables finds every change of a route, whichever command made it. Assign() and
-  // EnterPhase() count the epoch themselves.
-  if (status.ok() && epoch_ == epoch_before && RoutingFingerprint() != routing_before) ++epoch_;
+  if (status.ok()) CountEpochs(epoch_before);
   v1::CommandResult result;
   result.set_revision(revision_);
   result.set_epoch(epoch_);
@@ -241,10 +237,11 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return SetHold(command.set_hold(), time);
     case v1::Command::kSetPoolLimits:
       return SetPoolLimits(command.set_pool_limits(), time);
+    case v1::Command::kSetNodeStates:
+      return SetNodeStates(command.set_node_states());
     case v1::Command::kRemoveNode:
     case v1::Command::kRaiseFeatureLevel:
     case v1::Command::kBeginGeneration:
-    case v1::Command::kSetNodeStates:
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
@@ -278,7 +275,7 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
                                      node.ByteSizeLong(), kMaxBytes));
   if (known == nodes_.end()) ONEPIECE_RETURN_IF_ERROR(MakeRoomForNode());
   v1::NodeRecord& record = nodes_[node.node_id()];
-  const Resizing resizing(bytes_, record);
+  const NodeChange node_change(*this, record);
   // The placement survives a new incarnation: a node that dies in the middle of a move comes back
   // at its place.
   const bool placed = record.node().has_placement();
@@ -339,7 +336,7 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   if (record.node().incarnation() != change.incarnation())
     return StaleIncarnation(change.node_id(), record);
   if (!IsAlive(record.node())) return absl::OkStatus();
-  const Resizing resizing(bytes_, record);
+  const NodeChange node_change(*this, record);
   record.mutable_node()->set_state(v1::Node::DEAD);
   record.mutable_node()->set_detail(change.detail());
   record.mutable_node()->clear_assignment();
@@ -351,6 +348,18 @@ absl::Status StateMachine::EndNode(const v1::EndNode& change, std::int64_t time)
   PlanInputChanged();
   Audit(time, "end_node", change.node_id(), change.detail());
   return absl::OkStatus();
+}
+
+absl::Status StateMachine::CheckChange(const v1::SetNodeState& change) const {
+  const auto known = nodes_.find(change.node_id());
+  if (known == nodes_.end()) return NodeUnknown(change.node_id());
+  const v1::Node& node = known->second.node();
+  if (node.incarnation() != change.incarnation() || !IsAlive(node))
+    return StaleIncarnation(change.node_id(), known->second);
+  if (change.state() == v1::Node::STARTING || change.state() == v1::Node::READY)
+    return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE",
+                         "a node is STARTING or READY", {{"field", "state"}});
 }
 
 bool StateMachine::IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const {
@@ -366,19 +375,11 @@ bool StateMachine::IsKnown(const v1::NodeRecord& record, const v1::SetNodeState&
 }
 
 absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
-  const auto known = nodes_.find(change.node_id());
-  if (known == nodes_.end()) return NodeUnknown(change.node_id());
-  v1::NodeRecord& record = known->second;
-  if (record.node().incarnation() != change.incarnation() || !IsAlive(record.node())) {
-    return StaleIncarnation(change.node_id(), record);
-  }
-  if (change.state() != v1::Node::STARTING && change.state() != v1::Node::READY) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_NODE_STATE",
-                           "a node is STARTING or READY", {{"field", "state"}});
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckChange(change));
+  v1::NodeRecord& record = nodes_.at(change.node_id());
   if (IsKnown(record, change)) return absl::OkStatus();
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(0, change.ByteSizeLong(), kMaxBytes + kMaxGrowth));
-  const Resizing resizing(bytes_, record);
+  const NodeChange node_change(*this, record);
   v1::Node& node = *record.mutable_node();
   node.set_state(change.state());
   node.set_detail(change.detail());
@@ -394,6 +395,12 @@ absl::Status StateMachine::SetNodeState(const v1::SetNodeState& change) {
   }
   Touch(record);
   return absl::OkStatus();
+}
+
+absl::Status StateMachine::SetNodeStates(const v1::SetNodeStates& changes) {
+  absl::Status first;
+  for (const v1::SetNodeState& change : changes.changes()) first.Update(SetNodeState(change));
+  return first;
 }
 
 // Checks everything before it changes anything: an Assign takes effect whole or not at all.
@@ -421,7 +428,8 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
   ++epoch_;
   for (const v1::NodeAssignment& assignment : change.assignments()) {
     v1::NodeRecord& record = nodes_[assignment.node_id()];
-    const Resizing resizing(bytes_, record);
+    const NodeChange node_change(*this, record);
+    changed_sets_.names.insert(record.node().workflow_set());
     v1::Assignment made;
     made.set_epoch(epoch_);
     if (assignment.has_stage()) *made.mutable_stage() = assignment.stage();
@@ -464,6 +472,7 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   v1::WorkflowRecord& record = workflows_[workflow.app_id()];
   const Resizing resizing(bytes_, record);
   *record.mutable_workflow() = std::move(made);
+  changed_sets_.all = true;
   record.set_revision(++revision_);
   PlanInputChanged();
   std::erase_if(deletions_,
@@ -481,6 +490,7 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
   }
   bytes_ -= known->second.ByteSizeLong();
   workflows_.erase(known);
+  changed_sets_.all = true;
   v1::WorkflowDeletion deletion;
   deletion.set_app_id(app_id);
   deletion.set_revision(++revision_);
@@ -506,57 +516,14 @@ void StateMachine::Audit(std::int64_t time, std::string_view action, std::string
   PopToSize(audit_, kMaxAudit);
 }
 
-// `alive` lists nodes that are not READY too: an incarnation that is not in it counts as dead.
-v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
-  v1::RoutingTable table;
-  table.set_epoch(epoch_);
-  table.set_workflow_set(workflow_set);
-  std::map<std::pair<std::string, std::string>, std::vector<const v1::Node*>> serving;
-  for (const auto& [id, record] : nodes_) {
-    const v1::Node& node = record.node();
-    if (node.workflow_set() != workflow_set || !IsAlive(node)) continue;
-    *table.add_alive() = EndpointOf(node);
-    if (node.state() != v1::Node::READY) continue;
-    if (node.role() == v1::PROXY) *table.add_proxies() = EndpointOf(node);
-    if (node.role() == v1::DATABASE) *table.add_databases() = EndpointOf(node);
-    for (const std::string& app_id : ServedApps(record)) {
-      serving[{app_id, node.assignment().stage().stage()}].push_back(&node);
-    }
-  }
-  for (const auto& [app_id, record] : workflows_) {
-    *table.add_workflows() = record.workflow();
-    for (const v1::StageSpec& stage : record.workflow().stages()) {
-      v1::Route& route = *table.add_routes();
-      route.set_app_id(app_id);
-      route.set_stage(stage.stage());
-      const auto instances = serving.find({app_id, stage.stage()});
-      if (instances == serving.end()) continue;
-      for (const v1::Node* node : instances->second) *route.add_instances() = EndpointOf(*node);
-    }
-  }
-  return table;
-}
-
-std::string StateMachine::RoutingFingerprint() const {
-  // The default set is always in it, so that a new workflow counts as a change before any node has
-  // registered.
-  std::set<std::string> sets = {"default"};
-  for (const auto& [id, record] : nodes_) sets.insert(record.node().workflow_set());
-  std::string bytes;
-  for (const std::string& set : sets) {
-    v1::RoutingTable table = Routing(set);
-    table.clear_epoch();
-    absl::StrAppend(&bytes, base::CanonicalBytes(table));
-  }
-  return bytes;
-}
-
 StateMachine StateMachine::CopyForPlans() const {
   StateMachine copy;
   copy.applied_index_ = applied_index_;
   copy.revision_ = revision_;
   copy.epoch_ = epoch_;
   copy.plan_revision_ = plan_revision_;
+  copy.version_ = version_;
+  copy.set_epochs_ = set_epochs_;
   copy.nodes_ = nodes_;
   copy.workflows_ = workflows_;
   for (const v1::Plan& plan : plans_)
@@ -583,6 +550,11 @@ std::string StateMachine::Serialize() const {
   state.set_plan_revision(plan_revision_);
   if (hold_.ByteSizeLong() > 0) *state.mutable_hold() = hold_;
   for (const auto& [key, limits] : pool_limits_) *state.add_pool_limits() = limits;
+  for (const auto& [workflow_set, epoch] : set_epochs_) {
+    v1::SetEpoch& line = *state.add_set_epochs();
+    line.set_workflow_set(workflow_set);
+    line.set_epoch(epoch);
+  }
   std::string bytes = base::CanonicalBytes(state);
   // The requests are appended by hand. There are many of them, and a NodeManagerState would need a
   // copy of each.
@@ -634,6 +606,8 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
   hold_ = state.hold();
   for (const v1::PoolLimits& limits : state.pool_limits())
     pool_limits_[{limits.workflow_set(), limits.pool()}] = limits;
+  for (const v1::SetEpoch& line : state.set_epochs())
+    set_epochs_[line.workflow_set()] = line.epoch();
   for (v1::RememberedRequest& request : *state.mutable_requests())
     requests_.Add(std::move(request));
   return absl::OkStatus();

@@ -20,8 +20,9 @@ namespace onepiece::nodemanager {
 
 /// The version of the commands' encoding and meaning. It grows with any change that an older
 /// program would not understand alike. A program applies all versions up to its own, and a leader
-/// proposes only what every voter can apply. Version 2 brought plans.
-inline constexpr std::uint32_t kCommandVersion = 2;
+/// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
+/// for each workflow set.
+inline constexpr std::uint32_t kCommandVersion = 3;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
 
@@ -73,7 +74,12 @@ class StateMachine {
 
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
+  /// Grows with every change of any routing table or assignment.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  /// The epoch of the set's routing table: epoch() when that table, or an assignment in the set,
+  /// changed last. Before version 3, and for a set in which nothing has changed since, it is
+  /// epoch().
+  [[nodiscard]] std::uint64_t EpochOf(const std::string& workflow_set) const;
   /// A watcher that knows the state of a revision below this one must take a snapshot. What has
   /// changed since can no longer be told one by one.
   [[nodiscard]] std::uint64_t history_floor() const { return history_floor_; }
@@ -98,6 +104,10 @@ class StateMachine {
     return pool_limits_;
   }
 
+  /// Says why the state refuses `change` whatever room it has.
+  /// Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
+  /// (BAD_NODE_STATE).
+  [[nodiscard]] absl::Status CheckChange(const v1::SetNodeState& change) const;
   /// True when `record`, which must be of this state, says already what `change` says.
   [[nodiscard]] bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const;
 
@@ -113,6 +123,7 @@ class StateMachine {
   absl::Status RegisterNode(const v1::Node& node, std::int64_t time);
   absl::Status EndNode(const v1::EndNode& change, std::int64_t time);
   absl::Status SetNodeState(const v1::SetNodeState& change);
+  absl::Status SetNodeStates(const v1::SetNodeStates& changes);
   absl::Status Assign(const v1::Assign& change, std::int64_t time);
   absl::Status ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time);
   absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
@@ -136,7 +147,18 @@ class StateMachine {
   void Touch(v1::NodeRecord& record) { record.set_revision(++revision_); }
   void Audit(std::int64_t time, std::string_view action, std::string_view subject,
              std::string_view detail);
-  [[nodiscard]] std::string RoutingFingerprint() const;
+  /// What the node adds to the routing table of its set. Empty for a dead node.
+  [[nodiscard]] std::string RoutingPart(const v1::NodeRecord& record) const;
+  // Counts the epochs of the sets that a command has changed.
+  void CountEpochs(std::uint64_t epoch_before);
+
+  // A scope in which `record` of nodes_ may change. At its end the size of the state is right
+  // again, and the sets whose routing tables look different are noted.
+  class NodeChange;
+  struct ChangedSets {
+    bool all = false;
+    std::set<std::string> names;
+  };
 
   std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;
   std::uint64_t plan_revision_ = 0;
@@ -149,8 +171,10 @@ class StateMachine {
   std::deque<v1::Plan> plans_;
   v1::Hold hold_;
   std::map<std::pair<std::string, std::string>, v1::PoolLimits> pool_limits_;
+  std::map<std::string, std::uint64_t> set_epochs_;
   RememberedRequests requests_;
-  std::size_t bytes_ = 0;  // The serialised size of nodes_ and workflows_.
+  ChangedSets changed_sets_;  // By the command that is being applied.
+  std::size_t bytes_ = 0;     // The serialised size of nodes_ and workflows_.
 };
 
 /// True unless the node is dead.

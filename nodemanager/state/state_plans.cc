@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nodemanager/state/node_change.h"
 #include "nodemanager/state/plan_state.h"
-#include "nodemanager/state/resizing.h"
 #include "nodemanager/state/state_machine.h"
 
 namespace onepiece::nodemanager {
@@ -141,13 +141,14 @@ void StateMachine::EnterPhase(v1::Move& move, v1::Move::Phase phase, std::int64_
   const auto known = nodes_.find(move.node_id());
   if (known == nodes_.end()) return;  // The node died and has been forgotten.
   v1::NodeRecord& record = known->second;
-  const Resizing resizing(bytes_, record);
+  const NodeChange node_change(*this, record);
   const bool back = phase == v1::Move::REVERTING;
   if ((phase == v1::Move::DRAINING && IsAlive(record.node())) ||
       (back && HoldsWorkOfAnotherSet(record, move.from()))) {
     v1::Assignment& assignment = *record.mutable_node()->mutable_assignment();
     assignment.set_draining(true);
     assignment.set_epoch(++epoch_);
+    changed_sets_.names.insert(record.node().workflow_set());
     record.clear_served_app_ids();
     record.clear_drained();
     record.clear_load_failed();

@@ -2,8 +2,11 @@
 #include <QtTest>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
@@ -40,6 +43,26 @@ v1::Command AssignPool(const StateMachine& machine, const std::vector<std::strin
   assignment.mutable_app_ids()->Add(app_ids.begin(), app_ids.end());
   assignment.mutable_models()->Add(models.begin(), models.end());
   return command;
+}
+
+// The sets that the random commands name.
+const std::vector<std::string> kSets = {"default", "far"};
+
+// Without their epochs.
+std::map<std::string, std::string> TablesOf(const StateMachine& machine) {
+  std::map<std::string, std::string> tables;
+  for (const std::string& set : kSets) {
+    v1::RoutingTable table = machine.Routing(set);
+    table.clear_epoch();
+    tables[set] = base::CanonicalBytes(table);
+  }
+  return tables;
+}
+
+std::map<std::string, std::uint64_t> EpochsOf(const StateMachine& machine) {
+  std::map<std::string, std::uint64_t> epochs;
+  for (const std::string& set : kSets) epochs[set] = machine.EpochOf(set);
+  return epochs;
 }
 
 // The applications that have an instance in some route: "one two".
@@ -98,6 +121,75 @@ class StateTest : public QObject {
       epoch = machine.epoch();
     }
     QCOMPARE(phases.size(), std::size_t{7});  // The random commands reach all seven phases.
+  }
+
+  // The tables themselves say which sets have changed.
+  void Apply_CountsTheEpochsOfTheSetsThatChange() {
+    const char* given = std::getenv("ONEPIECE_SEED");
+    const std::uint64_t seed =
+        given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomU64();
+    qInfo("ONEPIECE_SEED=%llu", static_cast<unsigned long long>(seed));
+    std::mt19937_64 random(seed);
+    const std::uint64_t switches = 1000;  // From version 2 to 3.
+    StateMachine machine;
+    int alone = 0;
+    for (std::uint64_t i = 0; i < 4000; ++i) {
+      const std::uint64_t epoch = machine.epoch();
+      const std::map<std::string, std::string> before = TablesOf(machine);
+      const std::map<std::string, std::uint64_t> epochs_before = EpochsOf(machine);
+      const v1::Command command = RandomCommand(random, machine);
+      machine.Apply(i + 1, command, i < switches ? 2 : 3);
+      const std::map<std::string, std::string> after = TablesOf(machine);
+      const bool counts_itself =
+          command.has_assign() || command.has_advance_move() || command.has_decide_plan();
+      if (!counts_itself) QCOMPARE(machine.epoch(), epoch + (before == after ? 0 : 1));
+      for (const auto& [set, now] : EpochsOf(machine)) {
+        QVERIFY(now >= epochs_before.at(set) && now <= machine.epoch());
+        if (i < switches) QCOMPARE(now, machine.epoch());
+        if (before.at(set) != after.at(set)) QVERIFY(now > epochs_before.at(set));
+        if (i > switches && before != after && before.at(set) == after.at(set) && !counts_itself &&
+            now == epochs_before.at(set))
+          ++alone;
+      }
+      if (i % 100 == 0) {
+        StateMachine restored;
+        QVERIFY(restored.Restore(machine.Serialize()).ok());
+        QCOMPARE(EpochsOf(restored), EpochsOf(machine));
+      }
+    }
+    // Sets are counted apart: many changes of one have left the other alone.
+    QVERIFY2(alone > 100, std::to_string(alone).c_str());
+  }
+
+  // Its senders say by the epoch of their table that they know.
+  void Draining_CountsTheEpochOfItsSet() {
+    StateMachine machine;
+    ApplyNext(machine, WorkflowCommand(MakeWorkflow("app", {"a"})));
+    ApplyNext(machine, RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    ApplyNext(machine, AssignCommand(machine, "i", MakeWorkflow("", {"a"}).stages(0), "app"));
+    v1::Plan plan;
+    plan.set_actor("operator:ann");
+    plan.add_moves()->set_node_id("i");
+    ApplyNext(machine, StartPlanCommand(plan));
+    const std::string id = machine.plans().back().plan_id();
+    ApplyNext(machine, AdvanceCommand(id, "i", v1::Move::PENDING, v1::Move::DRAINING));
+    const v1::Assignment& assignment = machine.nodes().at("i").node().assignment();
+    QVERIFY(assignment.draining());
+    QCOMPARE(machine.EpochOf("default"), assignment.epoch());
+    QCOMPARE(machine.Routing("default").epoch(), assignment.epoch());
+  }
+
+  void SetNodeStates_AppliesEachByItself() {
+    StateMachine machine;
+    for (const char* id : {"p", "q"}) ApplyNext(machine, RegisterCommand(MakeNode(id, v1::PROXY)));
+    v1::Command command;
+    for (const char* id : {"p", "nobody", "q"}) {
+      *command.mutable_set_node_states()->add_changes() =
+          StateCommand(id, v1::Node::READY).set_node_state();
+    }
+    QCOMPARE(ApplyNext(machine, command).reason(), std::string("NODE_UNKNOWN"));
+    QCOMPARE(machine.Routing("default").proxies_size(), 2);
+    QCOMPARE(machine.EpochOf("default"), machine.epoch());
   }
 
   void Apply_SameRequestIdHasOneEffect() {
