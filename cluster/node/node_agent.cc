@@ -17,17 +17,16 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
+#include "cluster/node/routing_delta.h"
 #include "cluster/node/scrape.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/replicas.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "spdlog/spdlog.h"
 
 namespace onepiece::node {
 namespace {
 
-using google::protobuf::util::MessageDifferencer;
 using NodeManagerStub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
@@ -111,7 +110,8 @@ class NodeAgent::Impl {
   template <typename Item, typename Open, typename Take>
   void ReadStream(const std::stop_token& stop, Stream kind, rpc::LeaderSearch& search,
                   Backoff& backoff, std::string_view what, Open open, Take take);
-  void TakeRouting(v1::RoutingTable table, const std::string& of_set);
+  std::uint64_t KnownEpoch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TakeRouting(v1::RoutingTable table, const std::string& of_set);
   void Follow(const std::string& workflow_set);
   void CancelStreams(Stream kind);
   void LeaveOthers(const std::string& leader);
@@ -429,7 +429,7 @@ void NodeAgent::Impl::Unregister(const absl::Status& why) {
 }
 
 // One turn of a stream: reads from the replica that the search names until the stream breaks, and
-// then pauses.
+// then pauses. When `take` returns false, the stream has to begin anew.
 template <typename Item, typename Open, typename Take>
 void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
                                  rpc::LeaderSearch& search, Backoff& backoff, std::string_view what,
@@ -438,19 +438,24 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
   const rpc::Replica replica = search.Next();
   NodeManagerStub stub(replica.channel);
   absl::Status status;
-  bool stale = false;
+  bool stale = false, goes_on = true;
   {
     Call call(*this, kind, replica.address);
     const std::unique_ptr<grpc::ClientReader<Item>> reader = open(stub, call.context);
     Item item;
-    while (reader->Read(&item)) {
+    while (goes_on && reader->Read(&item)) {
       search.Answered();
       backoff.Reset();
-      take(std::move(item));
+      goes_on = take(std::move(item));
     }
+    if (!goes_on) call.context.TryCancel();
     status = rpc::FromGrpc(reader->Finish());
     const base::MutexLock lock(mutex_);
     stale = calls_.at(&call);
+  }
+  if (!goes_on) {
+    Pause(stop, backoff.Next(), found);
+    return;
   }
   if (stale) {
     search.Restart();
@@ -467,6 +472,7 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
   rpc::LeaderSearch search(replicas_);
   Backoff backoff(kFirstPause, kMaxPause);
   v1::WatchRoutingRequest request;
+  request.set_takes_deltas(true);
   while (!stop.stop_requested()) {
     ReadStream<v1::RoutingTable>(
         stop, Stream::kRouting, search, backoff, "watch routing",
@@ -475,10 +481,13 @@ void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
             // The call stands in calls_ by now, so Follow() cancels it when the set changes later.
             const base::MutexLock lock(mutex_);
             request.set_workflow_set(followed_set_);
+            request.set_start_epoch(KnownEpoch());
           }
           return stub.WatchRouting(&context, request);
         },
-        [&](v1::RoutingTable table) { TakeRouting(std::move(table), request.workflow_set()); });
+        [&](v1::RoutingTable table) {
+          return TakeRouting(std::move(table), request.workflow_set());
+        });
   }
 }
 
@@ -497,12 +506,25 @@ void NodeAgent::Impl::Follow(const std::string& workflow_set) {
   CancelStreams(Stream::kRouting);
 }
 
-void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
+// The epoch of the table for which the NodeManager can tell changes, or 0.
+std::uint64_t NodeAgent::Impl::KnownEpoch() const {
+  return has_routing_ && !any_epoch_ ? view_.routing()->epoch() : 0;
+}
+
+// Returns false when the table tells changes of another one than this node has.
+bool NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
   std::shared_ptr<const Routing> fresh;
   {
     const base::MutexLock lock(mutex_);
-    if (of_set != followed_set_) return;
+    if (of_set != followed_set_) return true;
     const std::shared_ptr<const Routing> known = view_.routing();
+    if (table.base_epoch() != 0) {
+      if (KnownEpoch() != table.base_epoch()) return false;
+      if (table.epoch() == table.base_epoch()) return true;
+      v1::RoutingTable whole = known->table();
+      if (!ApplyRoutingDelta(table, whole).ok()) return false;
+      table = std::move(whole);
+    }
     // A replica that lags behind must not bring dead nodes back.
     if (!any_epoch_ && table.epoch() < known->epoch()) {
       if (!refused_older_) {
@@ -512,10 +534,10 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
             table.epoch(), known->epoch());
       }
       refused_older_ = true;
-      return;
+      return true;
     }
     refused_older_ = false;
-    if (has_routing_ && MessageDifferencer::Equals(table, known->table())) return;
+    if (has_routing_ && !any_epoch_ && table.epoch() == known->epoch()) return true;
     any_epoch_ = false;
     has_routing_ = true;
     fresh = std::make_shared<const Routing>(std::move(table));
@@ -523,6 +545,7 @@ void NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
     changed_.NotifyAll();
   }
   if (on_routing) on_routing(fresh);
+  return true;
 }
 
 void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
@@ -548,6 +571,7 @@ void NodeAgent::Impl::AssignmentLoop(const std::stop_token& stop) {
           // The callback comes first: it finishes the work of the set before, which needs that
           // set's routing.
           Follow(assignment.workflow_set());
+          return true;
         });
   }
 }
