@@ -38,13 +38,15 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
       clock_(clock),
       options_(std::move(options)),
       elastic_(CompleteElasticity(options_.elasticity).value()),
-      reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())) {}
+      reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())),
+      states_([this](const auto& batch) { CommitStates(batch); }) {}
 
 void Controller::Start() {
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
 
 void Controller::Stop() {
+  states_.Stop();
   worker_.request_stop();
   if (worker_.joinable()) worker_.join();
 }
@@ -213,17 +215,23 @@ bool Controller::ProposeAssignments() {
   return true;
 }
 
+void Controller::OnChange(std::function<void()> listener) {
+  const base::MutexLock lock(wait_mutex_);
+  listener_ = std::move(listener);
+}
+
 void Controller::Notify() {
   {
     const base::MutexLock lock(wait_mutex_);
     ++version_;
+    if (listener_) listener_();
   }
   changed_.NotifyAll();
 }
 
-absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& request) {
-  v1::Command command;
-  v1::SetNodeState& change = *command.mutable_set_node_state();
+void Controller::Report(const v1::ReportNodeRequest& request, ReportedStates::Answer answer) {
+  if (const absl::Status status = Term().status(); !status.ok()) return answer(status);
+  v1::SetNodeState change;
   change.set_node_id(request.node_id());
   change.set_incarnation(request.incarnation());
   change.set_state(request.state());
@@ -233,28 +241,76 @@ absl::StatusOr<std::uint64_t> Controller::Report(const v1::ReportNodeRequest& re
   change.set_drained(request.drained());
   change.set_load_failed(request.load_failed());
   bool is_current = false, is_news = true;
-  std::uint64_t epoch = 0;
   std::string pool;
-  ONEPIECE_RETURN_IF_ERROR(Term().status());
   Read([&](const StateMachine& state) {
-    epoch = state.epoch();
-    const auto known = state.nodes().find(request.node_id());
-    if (known == state.nodes().end()) return;
-    const v1::Node& node = known->second.node();
-    is_current = node.incarnation() == change.incarnation() && IsAlive(node);
-    is_news = !is_current || !state.IsKnown(known->second, change);
-    pool = AssignedPool(node);
+    is_current = state.CheckChange(change).ok();
+    if (!is_current) return;
+    const v1::NodeRecord& record = state.nodes().at(request.node_id());
+    is_news = !state.IsKnown(record, change);
+    pool = AssignedPool(record.node());
   });
   if (is_current) {
     ++reports_taken_;
     reports_.Take(request, pool);
   }
-  // The state machine refuses an unknown or stale node, with the right error.
-  if (is_news) {
-    ONEPIECE_ASSIGN_OR_RETURN(const v1::CommandResult result, Propose(std::move(command)));
-    epoch = result.epoch();
+  if (!is_news) return answer(absl::OkStatus());
+  states_.Add(std::move(change), std::move(answer));
+}
+
+// Finds who is unknown or stale in the newest state. They need no commit to be told so.
+absl::Status Controller::CheckReporters(const std::vector<ReportedStates::Waiting>& batch,
+                                        std::vector<absl::Status>& results) {
+  return ReadNewest([&](const StateMachine& state) {
+    results.clear();
+    bool refused = false;
+    for (const ReportedStates::Waiting& waiting : batch) {
+      results.push_back(state.CheckChange(waiting.change));
+      refused = refused || !results.back().ok();
+    }
+    return refused;
+  });
+}
+
+// Programs of version 2 know only commands with one state.
+absl::Status Controller::ProposeStates(const v1::SetNodeStates& changes) {
+  v1::Command command;
+  if (changes.changes_size() > 1) {
+    *command.mutable_set_node_states() = changes;
+    absl::Status status = Propose(command).status();
+    if (base::GetReason(status).reason != "OLD_REPLICA") return status;
   }
-  return epoch;
+  absl::Status first;
+  for (const v1::SetNodeState& change : changes.changes()) {
+    *command.mutable_set_node_state() = change;
+    first.Update(Propose(command).status());
+  }
+  return first;
+}
+
+void Controller::CommitStates(const std::vector<ReportedStates::Waiting>& batch) {
+  std::vector<absl::Status> results;
+  absl::Status status = CheckReporters(batch, results);
+  if (!status.ok()) results.assign(batch.size(), status);
+  v1::SetNodeStates changes;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (results[i].ok()) *changes.add_changes() = batch[i].change;
+  }
+  if (!changes.changes().empty()) status = ProposeStates(changes);
+  // Which of several changes failed shows in the state.
+  if (!status.ok()) {
+    Read([&](const StateMachine& state) {
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        const v1::SetNodeState& change = batch[i].change;
+        if (!results[i].ok()) continue;
+        results[i] = state.CheckChange(change);
+        if (!results[i].ok() || !state.IsKnown(state.nodes().at(change.node_id()), change))
+          results[i] = status;
+      }
+    });
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    for (const ReportedStates::Answer& answer : batch[i].answers) answer(results[i]);
+  }
 }
 
 std::vector<NodeReports::DeadNode> Controller::FindDead() {

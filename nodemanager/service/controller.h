@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/service/elastic_controller.h"
 #include "nodemanager/service/node_reports.h"
+#include "nodemanager/service/reported_states.h"
 #include "nodemanager/state/log.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/elasticity.pb.h"
@@ -84,11 +85,13 @@ class Controller {
   /// wakes watchers.
   /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
-  /// Takes a heartbeat and returns the routing epoch. Telemetry stays in memory. A changed state of
-  /// the node is proposed.
+  /// Takes a heartbeat. Telemetry stays in memory. A changed state of the node is proposed,
+  /// together with those that other nodes report meanwhile. Never blocks; `answer` is called when
+  /// the state is committed, or at once when there is nothing to commit. It must not block.
   /// Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
-  /// (BAD_NODE_STATE), and those of the log.
-  absl::StatusOr<std::uint64_t> Report(const v1::ReportNodeRequest& request);
+  /// (BAD_NODE_STATE), RESOURCE_EXHAUSTED (REPORTS_BUSY), and those of the log. A node that is told
+  /// so costs no commit.
+  void Report(const v1::ReportNodeRequest& request, ReportedStates::Answer answer);
   /// Declares nodes dead that have not reported for dead_after. The thread calls it ten times in
   /// that period. If the last call is longer ago than half of the period, this process stood still,
   /// and every node gets a fresh period of grace instead. It does nothing unless this replica
@@ -121,6 +124,10 @@ class Controller {
   [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
+  /// `listener` is called after every applied change and every change of the role, until it is
+  /// replaced. It must not block and must not use this object. nullptr: nobody is called, and no
+  /// call is under way any more.
+  void OnChange(std::function<void()> listener);
   /// Grows with every applied change.
   [[nodiscard]] std::uint64_t version() const { return version_.load(); }
   /// Waits until version() is not `seen`, `stop` is requested, or `deadline` passes on `clock`. The
@@ -134,6 +141,10 @@ class Controller {
   absl::Status Initialize();
   absl::Status ApplyWorkflows();
   std::vector<NodeReports::DeadNode> FindDead();
+  void CommitStates(const std::vector<ReportedStates::Waiting>& batch);
+  absl::Status CheckReporters(const std::vector<ReportedStates::Waiting>& batch,
+                              std::vector<absl::Status>& results);
+  absl::Status ProposeStates(const v1::SetNodeStates& changes);
   // Returns false when the log takes nothing at present.
   bool ProposeStep(const v1::Command& command);
   void StartPlan();
@@ -165,10 +176,12 @@ class Controller {
   // between a waiter's look and its sleep.
   mutable base::Mutex wait_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
   mutable base::CondVar changed_;
+  std::function<void()> listener_ ABSL_GUARDED_BY(wait_mutex_);
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};
   std::atomic<std::uint64_t> moves_done_{0}, moves_reverted_{0}, moves_failed_{0};
+  ReportedStates states_;
   std::jthread worker_;
 };
 

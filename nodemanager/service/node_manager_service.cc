@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
+#include "cluster/rpc/state_stream.h"
 #include "cluster/rpc/status.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/addresses.h"
@@ -14,39 +14,21 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// A stream looks at the state at most this often, and so coalesces a burst of changes. Without this
-// pause every commit woke all routing streams, which took a sixth of the leader's processor time
-// under 64 writers.
-constexpr auto kLeastInterval = std::chrono::milliseconds(5);
-// The synchronous API does not tell that a client has left, so streams look this often.
-constexpr base::Duration kCancellationPoll = std::chrono::milliseconds(200);
 constexpr auto kLeastTelemetryInterval = std::chrono::milliseconds(200);
 
-const absl::Status& ClientLeft() {
-  static const absl::Status status =
-      base::MakeError(absl::StatusCode::kCancelled, "CLIENT_LEFT", "the client ended the stream");
-  return status;
+// Streams are served as bytes, so their requests come as bytes.
+template <typename Request>
+absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
+  grpc::ByteBuffer copy = bytes;  // Of the references to the slices only.
+  Request request;
+  if (grpc::SerializationTraits<Request>::Deserialize(&copy, &request).ok()) return request;
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REQUEST",
+                         "the request cannot be parsed");
 }
 
 absl::Status WorkflowUnknown(const std::string& app_id) {
   return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
                          absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
-}
-
-absl::StatusOr<v1::Assignment> FindAssignment(const StateMachine& state,
-                                              const v1::WatchAssignmentRequest& request) {
-  const auto known = state.nodes().find(request.node_id());
-  if (known == state.nodes().end()) {
-    return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
-                           absl::StrCat("node '", request.node_id(), "' is not registered"));
-  }
-  if (known->second.node().incarnation() != request.incarnation() ||
-      !IsAlive(known->second.node())) {
-    return base::MakeError(
-        absl::StatusCode::kAborted, "STALE_INCARNATION",
-        absl::StrCat("this incarnation of node '", request.node_id(), "' is dead"));
-  }
-  return known->second.node().assignment();
 }
 
 absl::StatusOr<base::Duration> TelemetryInterval(const v1::WatchClusterRequest& request) {
@@ -120,17 +102,29 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
   return rpc::ToGrpc(status);
 }
 
-grpc::Status NodeManagerService::ReportNode(grpc::ServerContext*,
-                                            const v1::ReportNodeRequest* request,
-                                            v1::ReportNodeResponse* response) {
-  const auto epoch = controller_.Report(*request);
-  if (!epoch.ok()) return rpc::ToGrpc(epoch.status());
-  response->set_epoch(*epoch);
-  if (auto capacity = controller_.CapacityFor(request->node_id()); capacity)
-    *response->mutable_capacity() = *std::move(capacity);
-  for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
-  response->set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
-  return grpc::Status::OK;
+// gRPC keeps the request and the response until the reactor is done.
+grpc::ServerUnaryReactor* NodeManagerService::ReportNode(grpc::CallbackServerContext* context,
+                                                         const v1::ReportNodeRequest* request,
+                                                         v1::ReportNodeResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  controller_.Report(*request, [this, request, response, reactor](const absl::Status& status) {
+    if (status.ok()) FillIn(request->node_id(), *response);
+    reactor->Finish(rpc::ToGrpc(status));
+  });
+  return reactor;
+}
+
+void NodeManagerService::FillIn(const std::string& node_id,
+                                v1::ReportNodeResponse& response) const {
+  controller_.Read([&](const StateMachine& state) {
+    const auto known = state.nodes().find(node_id);
+    if (known != state.nodes().end())
+      response.set_epoch(state.EpochOf(known->second.node().workflow_set()));
+  });
+  if (auto capacity = controller_.CapacityFor(node_id); capacity)
+    *response.mutable_capacity() = *std::move(capacity);
+  for (const std::string& address : options_.addresses()) response.add_nodemanagers(address);
+  response.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
 }
 
 grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
@@ -144,63 +138,27 @@ grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }
 
-absl::Status NodeManagerService::Stream(grpc::ServerContext& context, base::Duration poll,
-                                        const std::function<absl::Status()>& send) {
-  const rpc::CountedStream stream(streams_);
-  if (stream.number() > options_.max_streams) {
-    return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_STREAMS",
-                           absl::StrCat("at most ", options_.max_streams, " streams at a time"));
-  }
-  while (!stopping_.stop_requested()) {
-    const base::MonotonicTime next = clock_.Now() + kLeastInterval;
-    // The version is read before the state, so that a change in between ends the wait at once.
-    const std::uint64_t version = controller_.version();
-    // The stream ends when this replica no longer leads, so that its client looks for the leader.
-    ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
-    ONEPIECE_RETURN_IF_ERROR(send());
-    controller_.WaitForChange(version, stopping_, clock_, clock_.Now() + poll);
-    if (context.IsCancelled()) return ClientLeft();
-    clock_.Pause(stopping_, next - clock_.Now());
-  }
-  return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
-                         "the NodeManager is shutting down");
+Watches::Reactor* NodeManagerService::WatchAssignment(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request) {
+  const auto parsed = Parse<v1::WatchAssignmentRequest>(*request);
+  if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
+  return watches_.WatchAssignment(rpc::Caller::Of(*context), *parsed);
 }
 
-grpc::Status NodeManagerService::WatchAssignment(grpc::ServerContext* context,
-                                                 const v1::WatchAssignmentRequest* request,
-                                                 grpc::ServerWriter<v1::Assignment>* writer) {
-  std::optional<std::uint64_t> sent;
-  return rpc::ToGrpc(Stream(*context, kCancellationPoll, [&]() -> absl::Status {
-    absl::StatusOr<v1::Assignment> found;
-    bool news = false;
-    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-      found = FindAssignment(state, *request);
-      return news = !found.ok() || sent != found->epoch();
-    }));
-    ONEPIECE_ASSIGN_OR_RETURN(const v1::Assignment assignment, std::move(found));
-    if (!news) return absl::OkStatus();
-    sent = assignment.epoch();
-    return writer->Write(assignment) ? absl::OkStatus() : ClientLeft();
-  }));
+Watches::Reactor* NodeManagerService::WatchRouting(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request) {
+  const auto parsed = Parse<v1::WatchRoutingRequest>(*request);
+  if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
+  return watches_.WatchRouting(rpc::Caller::Of(*context), *parsed);
 }
 
-grpc::Status NodeManagerService::WatchRouting(grpc::ServerContext* context,
-                                              const v1::WatchRoutingRequest* request,
-                                              grpc::ServerWriter<v1::RoutingTable>* writer) {
-  const std::string workflow_set =
-      request->workflow_set().empty() ? "default" : request->workflow_set();
-  std::optional<std::uint64_t> sent;
-  return rpc::ToGrpc(Stream(*context, kCancellationPoll, [&]() -> absl::Status {
-    v1::RoutingTable table;
-    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-      if (sent != state.epoch()) table = state.Routing(workflow_set);
-      table.set_epoch(state.epoch());
-      return sent != state.epoch();
-    }));
-    if (sent == table.epoch()) return absl::OkStatus();
-    sent = table.epoch();
-    return writer->Write(table) ? absl::OkStatus() : ClientLeft();
-  }));
+Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request) {
+  const auto parsed = Parse<v1::WatchClusterRequest>(*request);
+  if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
+  const auto interval = TelemetryInterval(*parsed);
+  if (!interval.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(interval.status());
+  return watches_.WatchCluster(rpc::Caller::Of(*context), parsed->start_revision(), *interval);
 }
 
 grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,
@@ -220,76 +178,6 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
     return true;
   });
   return rpc::ToGrpc(status);
-}
-
-void NodeManagerService::AddTelemetry(const StateMachine& state, v1::Telemetry& telemetry) const {
-  for (const auto& [id, record] : state.nodes()) {
-    v1::Node node;
-    node.set_node_id(id);
-    node.set_incarnation(record.node().incarnation());
-    node.set_role(record.node().role());
-    node.set_state(record.node().state());
-    node.set_detail(record.node().detail());
-    controller_.AddTelemetry(state, node);
-    v1::Telemetry::Entry& entry = *telemetry.add_nodes();
-    entry.set_node_id(id);
-    entry.set_activity(node.activity());
-    entry.set_detail(std::move(*node.mutable_detail()));
-    if (node.has_last_report_time())
-      *entry.mutable_last_report_time() = std::move(*node.mutable_last_report_time());
-    if (node.has_load()) *entry.mutable_load() = std::move(*node.mutable_load());
-  }
-}
-
-grpc::Status NodeManagerService::WatchCluster(grpc::ServerContext* context,
-                                              const v1::WatchClusterRequest* request,
-                                              grpc::ServerWriter<v1::ClusterEvent>* writer) {
-  const auto interval = TelemetryInterval(*request);
-  if (!interval.ok()) return rpc::ToGrpc(interval.status());
-  const bool wants_telemetry = *interval > base::Duration::zero();
-  const base::Duration poll =
-      wants_telemetry ? std::min(kCancellationPoll, *interval / 4) : kCancellationPoll;
-  std::uint64_t known = request->start_revision();
-  base::MonotonicTime last_sent = clock_.Now();
-  // A snapshot holds the telemetry already. A watcher that resumes has not heard it for a while, so
-  // it hears it at once.
-  base::MonotonicTime next_telemetry = known == 0 ? last_sent + *interval : last_sent;
-  return rpc::ToGrpc(Stream(*context, poll, [&]() -> absl::Status {
-    const base::MonotonicTime now = clock_.Now();
-    const bool telemetry_due = wants_telemetry && now >= next_telemetry;
-    std::vector<v1::ClusterEvent> events;
-    // A client may know more than this replica when another replica leads by now. ReadNewest()
-    // fails then, and the stream ends before it tells old news.
-    ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-      if (known == 0 || known != state.revision()) events = ChangesAfter(state, known);
-      for (v1::ClusterEvent& event : events) {
-        if (event.has_node()) controller_.AddTelemetry(state, *event.mutable_node());
-        if (!event.has_snapshot()) continue;
-        for (v1::Node& node : *event.mutable_snapshot()->mutable_nodes())
-          controller_.AddTelemetry(state, node);
-      }
-      if (telemetry_due) {
-        const std::uint64_t revision = events.empty() ? known : events.back().revision();
-        events.emplace_back().set_revision(revision);
-        AddTelemetry(state, *events.back().mutable_telemetry());
-      }
-      return !events.empty();
-    }));
-    // A slow reader does not get the telemetry that it missed in a burst.
-    if (telemetry_due) next_telemetry = std::max(next_telemetry, now - *interval / 2) + *interval;
-    // An empty event comes before the silence reaches the promised limit, with room for a late
-    // poll.
-    if (events.empty() && now - last_sent >= options_.heartbeat - 2 * kCancellationPoll) {
-      events.emplace_back().set_revision(known);
-    }
-    for (v1::ClusterEvent& event : events) {
-      event.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
-      if (!writer->Write(event)) return ClientLeft();
-      known = event.revision();
-      last_sent = now;
-    }
-    return absl::OkStatus();
-  }));
 }
 
 absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string& app_id) {

@@ -4,6 +4,7 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -179,8 +180,10 @@ class ElasticWorld {
       demand.set_admitted(static_cast<std::uint64_t>(behaviour.jobs));
       demand.set_units(static_cast<double>(demand.admitted()));
     }
-    const auto epoch = controller_->Report(report);
-    if (!epoch.ok()) qFatal("Report failed: %s", epoch.status().ToString().c_str());
+    std::promise<absl::Status> answer;
+    controller_->Report(report, [&](const absl::Status& status) { answer.set_value(status); });
+    const absl::Status status = answer.get_future().get();
+    if (!status.ok()) qFatal("Report failed: %s", status.ToString().c_str());
   }
 
   QTemporaryDir dir_;

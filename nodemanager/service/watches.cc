@@ -1,0 +1,135 @@
+#include "nodemanager/service/watches.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "cluster/rpc/state_stream.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+// Rounds are at least this far apart, so that a burst of changes is one message, and so that the
+// thread rests at least half of the time.
+constexpr base::Duration kLeastInterval = std::chrono::milliseconds(5);
+
+// Bounds the wait of a thread for which nothing is due.
+constexpr base::Duration kLongestRest = std::chrono::hours(1);
+
+rpc::StreamShares::Options Places(std::size_t places) {
+  return {.places = places,
+          .reason = "TOO_MANY_STREAMS",
+          .what = "streams of this NodeManager",
+          .advice = "end a stream first, or ask again later"};
+}
+
+absl::Status ShuttingDown() {
+  return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
+                         "the NodeManager is shutting down");
+}
+
+}  // namespace
+
+Watches::Watches(Controller& controller, std::stop_token stopping, const WatchesOptions& options,
+                 base::Clock& clock)
+    : controller_(controller),
+      stopping_(std::move(stopping)),
+      clock_(clock),
+      node_places_(Places(options.node_streams)),
+      cluster_places_(Places(options.cluster_streams)),
+      cluster_(controller, options.heartbeat) {
+  on_stopping_.emplace(stopping_, [this] { Wake(); });
+  controller_.OnChange([this] { Wake(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+}
+
+Watches::~Watches() {
+  controller_.OnChange(nullptr);
+  on_stopping_.reset();
+}
+
+Watches::Reactor* Watches::Begin(rpc::StreamShares& places, const rpc::Caller& caller,
+                                 Arrival add) {
+  auto place = places.Take(caller);
+  if (!place.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(place.status());
+  const auto stream = WatchStream::Begin(*std::move(place), [this] { Wake(); });
+  {
+    const base::MutexLock lock(mutex_);
+    arrivals_.emplace_back([stream, add = std::move(add)] { add(stream); });
+  }
+  Wake();
+  return stream.get();
+}
+
+Watches::Reactor* Watches::WatchRouting(const rpc::Caller& caller,
+                                        const v1::WatchRoutingRequest& request) {
+  return Begin(node_places_, caller,
+               [this, request](const auto& stream) { routing_.Add(request, stream); });
+}
+
+Watches::Reactor* Watches::WatchAssignment(const rpc::Caller& caller,
+                                           const v1::WatchAssignmentRequest& request) {
+  return Begin(node_places_, caller,
+               [this, request](const auto& stream) { assignments_.Add(request, stream); });
+}
+
+Watches::Reactor* Watches::WatchCluster(const rpc::Caller& caller, std::uint64_t start_revision,
+                                        base::Duration interval) {
+  return Begin(cluster_places_, caller, [this, start_revision, interval](const auto& stream) {
+    cluster_.Add(start_revision, interval, clock_.Now(), stream);
+  });
+}
+
+void Watches::Wake() {
+  {
+    const base::MutexLock lock(mutex_);
+    wake_ = true;
+  }
+  woken_.NotifyOne();
+}
+
+void Watches::TakeArrivals() {
+  std::vector<std::function<void()>> arrivals;
+  {
+    const base::MutexLock lock(mutex_);
+    arrivals.swap(arrivals_);
+  }
+  for (const auto& add : arrivals) add();
+}
+
+void Watches::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const base::MonotonicTime begun = clock_.Now();
+    TakeArrivals();
+    const absl::Status status = stopping_.stop_requested() ? ShuttingDown() : Round();
+    if (!status.ok()) EndAll(status);
+    const base::Duration took = clock_.Now() - begun;
+    clock_.Pause(stop, std::max(kLeastInterval - took, took));
+    base::MutexLock lock(mutex_);
+    clock_.WaitUntil(woken_, lock, stop, std::min(cluster_.NextDue(), begun + kLongestRest),
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wake_; });
+    wake_ = false;
+  }
+}
+
+absl::Status Watches::Round() {
+  const base::MonotonicTime now = clock_.Now();
+  ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+    const bool routing = routing_.Look(state), assignments = assignments_.Look(state),
+               cluster = cluster_.Look(state, now);
+    return routing || assignments || cluster;
+  }));
+  routing_.Send();
+  assignments_.Send();
+  cluster_.Send(now);
+  return absl::OkStatus();
+}
+
+void Watches::EndAll(const absl::Status& status) {
+  routing_.EndAll(status);
+  assignments_.EndAll(status);
+  cluster_.EndAll(status);
+}
+
+}  // namespace onepiece::nodemanager

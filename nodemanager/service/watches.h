@@ -1,0 +1,92 @@
+// Sends everybody who watches the NodeManager what is new.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
+#include "cluster/rpc/stream_shares.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "nodemanager/service/controller.h"
+#include "nodemanager/service/watchers.h"
+#include "onepiece/v1/node_manager.pb.h"
+
+namespace onepiece::nodemanager {
+
+struct WatchesOptions {
+  /// The longest silence of a watcher of the cluster.
+  base::Duration heartbeat = std::chrono::seconds(5);
+  /// Places for streams. A node has one for the routing, and an instance one for its assignment.
+  std::size_t node_streams = 4 * StateMachine::kMaxNodes, cluster_streams = 256;
+};
+
+/// One thread looks at the state after every change, and sends what is new to all streams. It makes
+/// each routing table, and each difference of two, once. A slow client gets the newest state, and
+/// never a backlog.
+///
+/// Ownership: borrows the controller, which must outlive it. It must outlive its streams: destroy
+/// it after the server has shut down.
+/// Threading: thread-safe.
+/// Blocking: only the constructor and the destructor.
+class Watches {
+ public:
+  using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+
+  /// `clock` paces the streams. They end with UNAVAILABLE when a stop of `stopping` is requested,
+  /// and when this replica no longer leads, so that clients look for the leader.
+  Watches(Controller& controller, std::stop_token stopping, const WatchesOptions& options,
+          base::Clock& clock);
+  ~Watches();
+  Watches(const Watches&) = delete;
+  Watches& operator=(const Watches&) = delete;
+
+  /// For gRPC's handlers. A stream that finds no place ends with RESOURCE_EXHAUSTED
+  /// (TOO_MANY_STREAMS).
+  Reactor* WatchRouting(const rpc::Caller& caller, const v1::WatchRoutingRequest& request);
+  Reactor* WatchAssignment(const rpc::Caller& caller, const v1::WatchAssignmentRequest& request);
+  /// `interval` is that of the telemetry. 0: never.
+  Reactor* WatchCluster(const rpc::Caller& caller, std::uint64_t start_revision,
+                        base::Duration interval);
+  /// How many streams there are.
+  [[nodiscard]] std::size_t streams() const {
+    return node_places_.taken() + cluster_places_.taken();
+  }
+
+ private:
+  using Arrival = std::function<void(const std::shared_ptr<WatchStream>&)>;
+  Reactor* Begin(rpc::StreamShares& places, const rpc::Caller& caller, Arrival add);
+  void Wake();
+  void Run(const std::stop_token& stop);
+  void TakeArrivals();
+  [[nodiscard]] absl::Status Round();
+  void EndAll(const absl::Status& status);
+
+  Controller& controller_;
+  const std::stop_token stopping_;
+  base::Clock& clock_;
+  rpc::StreamShares node_places_, cluster_places_;
+
+  base::Mutex mutex_;
+  base::CondVar woken_;
+  bool wake_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::function<void()>> arrivals_ ABSL_GUARDED_BY(mutex_);
+
+  // The thread's alone.
+  RoutingWatchers routing_;
+  AssignmentWatchers assignments_;
+  ClusterWatchers cluster_;
+
+  std::optional<std::stop_callback<std::function<void()>>> on_stopping_;
+  std::jthread thread_;  // Last: it ends before what it uses.
+};
+
+}  // namespace onepiece::nodemanager
