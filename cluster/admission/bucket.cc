@@ -13,33 +13,36 @@ constexpr double kNobodyWorksWait = 1;
 // Less than a nanosecond of a worker is not worth sharing out.
 constexpr double kNothing = 1e-9;
 
+// The share of a proxy that is asked for more grows after this long: until its next report, and
+// with the answer to it.
+constexpr double kShareFollowsS = 1;
+
 }  // namespace
 
 Bucket::Bucket(std::string pool, const Size& size, base::MonotonicTime now)
-    : pool_(std::move(pool)),
-      rate_(size.rate),
-      depth_(size.depth),
-      job_(size.job),
-      trials_(size.trials),
-      level_(size.depth),
-      filled_at_(now) {}
+    : pool_(std::move(pool)), size_(size), level_(size.depth), filled_at_(now) {}
 
 void Bucket::Resize(const Size& size, base::MonotonicTime now) {
   Refill(now);
-  rate_ = size.rate;
-  depth_ = size.depth;
-  job_ = size.job;
-  trials_ = size.trials;
-  level_ = std::min(level_, depth_);
+  size_ = size;
+  level_ = std::min(level_, size_.depth);
 }
 
 void Bucket::Refill(base::MonotonicTime now) {
-  level_ = std::min(depth_, level_ + rate_ * base::ToSeconds(now - filled_at_));
+  const double past_s = base::ToSeconds(now - filled_at_);
+  level_ = std::min(size_.depth, level_ + size_.rate * past_s);
+  promises_.Work(size_.pool_rate * past_s);
   filled_at_ = now;
+}
+
+void Bucket::SetOthers(double seconds, base::MonotonicTime now) {
+  Refill(now);
+  promises_.SetOthers(seconds);
 }
 
 void Bucket::Lower(double most, base::MonotonicTime now) {
   Refill(now);
+  backlog_until_ = most < 0 && size_.rate > 0 ? now + base::FromSeconds(-most / size_.rate) : now;
   if (level_ <= most) return;
   const double gone = level_ - most;
   level_ = most;
@@ -51,7 +54,7 @@ void Bucket::Lower(double most, base::MonotonicTime now) {
 }
 
 void Bucket::Share(std::span<const Place> tenants) {
-  const double most = std::max(depth_ / static_cast<double>(tenants.size()), job_);
+  const double most = std::max(size_.depth / static_cast<double>(tenants.size()), size_.job);
   double spare = level_;
   for (const Place place : tenants) {
     accounts_[place] = std::min(accounts_[place], most);
@@ -72,28 +75,47 @@ void Bucket::Share(std::span<const Place> tenants) {
   }
 }
 
+double Bucket::OwnWait(double wait_s) const {
+  if (size_.rate >= size_.pool_rate) return wait_s;
+  // A small share is no reason to tell a client to stay away: it grows when it is asked for. But a
+  // queue that is too long is everybody's.
+  const double backlog_s = base::ToSeconds(backlog_until_ - filled_at_);
+  return std::min(wait_s, std::max(kShareFollowsS, backlog_s));
+}
+
+double Bucket::WaitFor(double part) const {
+  const double own = (part * size_.depth - level_) / size_.rate;
+  const double wait = own > 0 ? OwnWait(own) : 0;
+  // With the whole share, and no promises of others, the own level says all.
+  if (size_.rate >= size_.pool_rate && promises_.others() <= 0) return wait;
+  const double pool_level = size_.pool_depth - promises_.total();
+  return std::max(wait, (part * size_.pool_depth - pool_level) / size_.pool_rate);
+}
+
 Bucket::Answer Bucket::Ask(Place place, std::span<const Place> tenants, int priority,
                            base::MonotonicTime now) {
   Refill(now);
   Share(tenants);
-  if (rate_ <= 0) return {Verdict::kEmpty, kNobodyWorksWait};
-  const double floor = priority > 0 ? -depth_ : priority < 0 ? depth_ / 2 : 0;
-  if (level_ <= floor) return {Verdict::kEmpty, (floor - level_) / rate_};
+  if (size_.rate <= 0) return {Verdict::kEmpty, kNobodyWorksWait};
+  const double part = priority > 0 ? -1 : priority < 0 ? 0.5 : 0;
+  const double wait = WaitFor(part);
+  if (level_ <= part * size_.depth || wait > 0) return {Verdict::kEmpty, wait};
   // A full bucket loses its incoming tokens, so it refuses nobody for its share.
-  const double own_floor = std::min(floor, 0.0);
+  const double own_floor = std::min(part, 0.0) * size_.depth;
   const double own = accounts_[place];
   if (own > own_floor || tenants.size() < 2 || IsFull()) return {};
   const double own_wait = (own_floor - own) * static_cast<double>(tenants.size());
-  return {Verdict::kShare, std::min(own_wait, depth_ - level_) / rate_};
+  return {Verdict::kShare, OwnWait(std::min(own_wait, size_.depth - level_) / size_.rate)};
 }
 
 void Bucket::Take(Place place, double seconds) {
   level_ -= seconds;
   accounts_[place] -= seconds;
+  promises_.Add(seconds);
 }
 
 void Bucket::GiveBack(Place place, double seconds) {
-  const double given = std::min(seconds, depth_ - level_);
+  const double given = std::min(seconds, size_.depth - level_);
   level_ += given;
   accounts_[place] += given;
 }

@@ -31,6 +31,8 @@ constexpr double kMinRetryS = 0.01;
 constexpr double kMaxRetryS = 600;
 constexpr double kQuotaRetryS = 1;
 constexpr base::Duration kMinBurst = std::chrono::milliseconds(1);
+/// The part of the pool's depth that a proxy may save up for its next job, however small its share.
+constexpr double kLeastDepth = 0.1;
 /// While a cost is unknown, this many jobs for each worker may be on their way: one is computed,
 /// and one comes next.
 constexpr double kTrialsPerWorker = 2;
@@ -200,7 +202,7 @@ struct RequestMonitor::State {
 
   void SetCosts(const v1::Capacity& capacity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   [[nodiscard]] double LevelBy(const v1::PoolCapacity& pool, const PoolJobs& mean,
-                               double rate) const;
+                               const Bucket::Size& size) const;
   void SetPool(const v1::PoolCapacity& pool, double share, const PoolJobs& mean,
                base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   Place Enter(const std::string& tenant, base::MonotonicTime now)
@@ -252,20 +254,27 @@ void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
 // cost that is too low lets the real queue grow beside the model, so the reported queue corrects
 // it. Only downwards: jobs that are under way, and not yet reported, are in the model alone.
 double RequestMonitor::State::LevelBy(const v1::PoolCapacity& pool, const PoolJobs& mean,
-                                      double rate) const {
+                                      const Bucket::Size& size) const {
   if (pool.workers() <= 0) return 0;
   const double backlog_s =
       OrZero(static_cast<double>(pool.queued_jobs())) * mean.Mean() / pool.workers();
-  const double spare_s = base::ToSeconds(options.max_backlog) + mean.Mean() - backlog_s;
-  return rate * std::max(spare_s, -kMaxClosedS);
+  const double allowed_s = base::ToSeconds(options.max_backlog) + mean.Mean();
+  const double spare_s = allowed_s - backlog_s;
+  // With nothing queued the bucket may be full, also one that is deeper than its rate.
+  if (spare_s > 0) return std::max(size.rate, size.depth / allowed_s) * spare_s;
+  return size.rate * std::max(spare_s, -kMaxClosedS);
 }
 
 void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
                                     const PoolJobs& mean, base::MonotonicTime now) {
   const double workers = std::max(0, pool.workers());
   Bucket::Size size;
-  size.rate = workers * options.admission_share * share;
-  size.depth = size.rate * base::ToSeconds(std::max(options.burst, kMinBurst));
+  size.pool_rate = workers * options.admission_share;
+  size.pool_depth = size.pool_rate * base::ToSeconds(std::max(options.burst, kMinBurst));
+  size.rate = size.pool_rate * share;
+  // Jobs do not come evenly to proxies that each have little, so each may save up one.
+  size.depth =
+      std::max(size.pool_depth * share, std::min(mean.Mean(), kLeastDepth * size.pool_depth));
   size.job = mean.largest_s;
   size.trials = std::max(1, static_cast<int>(std::lround(kTrialsPerWorker * workers * share)));
   auto& bucket = buckets[pool.pool()];
@@ -275,7 +284,8 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
     bucket->Resize(size, now);
   }
   named.insert(pool.pool());
-  bucket->Lower(LevelBy(pool, mean, size.rate), now);
+  bucket->Lower(LevelBy(pool, mean, size), now);
+  bucket->SetOthers(OrZero(pool.others_debt_s()), now);
 }
 
 void RequestMonitor::Update(const v1::Capacity& capacity) {
@@ -545,6 +555,7 @@ void RequestMonitor::State::GiveBack(const Job& job, double used_s) {
 void RequestMonitor::State::Remove(const base::Uid& uid) {
   const auto job = jobs.find(uid);
   for (const Charge& charge : job->second.charges) {
+    charge.bucket->End(charge.seconds);
     if (charge.IsTrial()) charge.bucket->EndTry();
   }
   if (job->second.kept) turns.erase(job->second.turn);
@@ -632,6 +643,28 @@ std::vector<PoolLevel> RequestMonitor::levels() const {
     levels.push_back({pool, bucket.level()});
   }
   return levels;
+}
+
+std::vector<v1::PoolDebt> RequestMonitor::debts() const {
+  // Less than a microsecond of a worker is rounding.
+  constexpr double kNothing = 1e-6;
+  std::vector<v1::PoolDebt> debts;
+  {
+    const base::MutexLock lock(state_->mutex);
+    const base::MonotonicTime now = state_->clock.Now();
+    for (const auto& [pool, bucket] : state_->buckets) {
+      bucket->Refill(now);
+      if (!(bucket->promised() > kNothing)) continue;
+      v1::PoolDebt& debt = debts.emplace_back();
+      debt.set_pool(pool);
+      debt.set_seconds(bucket->promised());
+    }
+  }
+  if (debts.size() <= kMaxDebts) return debts;
+  const auto last = debts.begin() + kMaxDebts;
+  std::ranges::nth_element(debts, last, std::greater<>(), &v1::PoolDebt::seconds);
+  debts.erase(last, debts.end());
+  return debts;
 }
 
 std::vector<v1::Demand> RequestMonitor::demands() const {

@@ -63,6 +63,11 @@ struct PoolLevel {
 /// says, a cost is too low, and each Update() lowers the bucket to what max_backlog leaves. Updates
 /// never raise a bucket, because a report does not know the jobs that are under way.
 ///
+/// Other proxies. What they have promised (PoolCapacity.others_debt_s) is work before ours: a pool
+/// takes nothing while the promises of all proxies are more than one burst of the whole pool, and
+/// they count in the estimate of a job's end. What was promised within the last report is not known
+/// yet, so it is each proxy's share that bounds that time.
+///
 /// Unknown costs. A stage's cost is known once capacity::kMinSamples jobs were measured. It stays
 /// as it was until new jobs are measured. Jobs pay nothing for an unknown cost, but only two such
 /// jobs for each worker (× this proxy's share) may be in or before each pool on their way. Pools
@@ -81,6 +86,8 @@ class RequestMonitor {
  public:
   /// The largest number of applications in demands(). Further ones are not counted.
   static constexpr std::size_t kMaxApps = 64;
+  /// The largest number of pools in debts(). Smaller debts are left out.
+  static constexpr std::size_t kMaxDebts = 256;
   /// The number of refused jobs whose next attempts are told from new jobs.
   static constexpr std::size_t kMaxRefused = 32768;
 
@@ -130,6 +137,9 @@ class RequestMonitor {
   [[nodiscard]] int in_flight() const;
   /// Returns the levels of the pools that the capacity names.
   [[nodiscard]] std::vector<PoolLevel> levels() const;
+  /// Returns the work that was admitted here and that the pools still have to do, by pool, for
+  /// NodeLoad.
+  [[nodiscard]] std::vector<v1::PoolDebt> debts() const;
   /// Returns the jobs asked for, by application, for NodeLoad. Each job counts once, however often
   /// it was asked for. A job that was refused first and admitted later stays a rejected one. Jobs
   /// that began nowhere, or whose deadline was too short, do not count.

@@ -68,6 +68,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
     v1::NodeLoad load;
     load.set_running_jobs(proxy.jobs_in_flight());
     for (v1::Demand& demand : proxy.demands()) *load.add_demands() = std::move(demand);
+    for (v1::PoolDebt& debt : proxy.debts()) *load.add_debts() = std::move(debt);
     return load;
   });
   agent.OnCapacity([&proxy](const v1::Capacity& capacity) { proxy.UpdateCapacity(capacity); });

@@ -72,6 +72,7 @@ class ProxyService final
   [[nodiscard]] std::size_t watched_jobs() const { return watches_.jobs(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
   [[nodiscard]] std::vector<v1::Demand> demands() const { return monitor_.demands(); }
+  [[nodiscard]] std::vector<v1::PoolDebt> debts() const { return monitor_.debts(); }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
                          v1::Job* response) override;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -24,8 +25,10 @@ constexpr int kMaxWorkers = 4096;
 constexpr double kLongestJobS = 3600;
 constexpr double kMaxJobsPerS = 1e6;
 constexpr double kCatchUpS = 60;  // A late report may count more than what has happened since.
+constexpr int kMaxDebts = 256;
+constexpr double kMaxDebtS = 366.0 * 24 * 3600;
 constexpr int kMaxDevices = 16;
-constexpr std::size_t kMaxDeviceName = 64, kMaxProduct = 128;
+constexpr std::size_t kMaxDeviceName = 64, kMaxProduct = 128, kMaxPoolName = 128;
 constexpr std::int64_t kMaxDeviceBytes = std::int64_t{1} << 50;
 constexpr double kMaxWatts = 1e5, kLeastCelsius = -100, kMaxCelsius = 300;
 // More Unix milliseconds than this do not fit into a WallTime.
@@ -186,6 +189,7 @@ v1::DeviceLoad CleanDevice(const v1::DeviceLoad& given, CleanedReport& report) {
   leave_out(outside(given.sm_active(), 0, kMaxUtilization), &Load::clear_sm_active);
   leave_out(outside(given.kernel_active(), 0, kMaxUtilization), &Load::clear_kernel_active);
   leave_out(outside(given.memory_active(), 0, kMaxUtilization), &Load::clear_memory_active);
+  leave_out(outside(given.process_active(), 0, kMaxUtilization), &Load::clear_process_active);
   leave_out(outside(given.power_w(), 0, kMaxWatts), &Load::clear_power_w);
   leave_out(outside(given.power_limit_w(), 0, kMaxWatts), &Load::clear_power_limit_w);
   leave_out(outside(given.temperature_c(), kLeastCelsius, kMaxCelsius), &Load::clear_temperature_c);
@@ -197,6 +201,7 @@ v1::DeviceLoad CleanDevice(const v1::DeviceLoad& given, CleanedReport& report) {
   if (device.sm_active() > 1) device.set_sm_active(1);
   if (device.kernel_active() > 1) device.set_kernel_active(1);
   if (device.memory_active() > 1) device.set_memory_active(1);
+  if (device.process_active() > 1) device.set_process_active(1);
   if (wrong) Complain(report, "device " + device.device() + " says what cannot be");
   return device;
 }
@@ -214,6 +219,22 @@ void CleanDevices(const v1::NodeLoad& load, CleanedReport& report) {
       Complain(report, "device '" + device.device() + "' has no name or is there twice");
     } else {
       *report.load.add_devices() = std::move(device);
+    }
+  }
+}
+
+// A debt that cannot be is left out: an old one would be worse, because debts are worked off.
+void CleanDebts(const v1::NodeLoad& load, CleanedReport& report) {
+  std::set<std::string_view> pools;
+  for (const v1::PoolDebt& debt : load.debts()) {
+    if (report.load.debts_size() >= kMaxDebts)
+      return Complain(report, absl::StrCat("debts in more than ", kMaxDebts, " pools"));
+    const bool possible = debt.seconds() >= 0 && debt.seconds() <= kMaxDebtS;  // NaN is not.
+    if (debt.pool().empty() || !possible || !pools.insert(debt.pool()).second) {
+      Complain(report, "a debt in pool '" + base::ToUtf8(debt.pool(), kMaxPoolName) +
+                           "' is absurd, or is there twice");
+    } else {
+      *report.load.add_debts() = debt;
     }
   }
 }
@@ -245,8 +266,10 @@ CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context
   report.load.clear_stages();
   report.load.clear_demands();
   report.load.clear_devices();
+  report.load.clear_debts();
   CleanGauges(load, last, report);
   CleanDevices(load, report);
+  CleanDebts(load, report);
   // All compute time since the first report must fit into what the workers had, so a node cannot
   // claim more in many small steps either.
   double counted = 0;

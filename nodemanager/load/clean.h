@@ -27,6 +27,7 @@ struct CleanedReport {
 /// Replaces the numbers in a report that cannot be true. Entries that `load` leaves out stay as
 /// they were in the last report, because counts never fall. It keeps at most 64 stages and 64
 /// applications. Impossible numbers of a device become absent, and at most 16 devices are kept.
+/// Debts that cannot be are left out.
 ///
 /// Threading: thread-safe. It is a pure function.
 CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context);

@@ -330,6 +330,22 @@ class LoadWindowTest : public QObject {
     row(
         "demand falls", [](Reporter& r) { r.load.mutable_demands(0)->set_admitted(0); }, "demand");
     row(
+        "debts that cannot be",
+        [](Reporter& r) {
+          for (const double seconds : {std::numeric_limits<double>::quiet_NaN(), -1.0, 1e9}) {
+            v1::PoolDebt& debt = *r.load.add_debts();
+            debt.set_pool(std::to_string(r.load.debts_size()));
+            debt.set_seconds(seconds);
+          }
+        },
+        "absurd");
+    row(
+        "many debts",
+        [](Reporter& r) {
+          for (int i = 0; i < 300; ++i) r.load.add_debts()->set_pool(std::to_string(i));
+        },
+        "more than 256");
+    row(
         "many entries",
         [](Reporter& r) {
           for (int i = 0; i < 100; ++i) r.load.add_stages()->set_app_id(std::to_string(i));
@@ -396,6 +412,7 @@ class LoadWindowTest : public QObject {
     bad.set_sm_active(nan);
     bad.set_kernel_active(-0.1);
     bad.set_memory_active(7);
+    bad.set_process_active(nan);
     bad.set_memory_used_bytes(3);
     bad.set_memory_bytes(2);
     bad.set_power_w(1e9);
