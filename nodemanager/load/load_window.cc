@@ -12,6 +12,10 @@ namespace {
 // Nobody can check what a node says of the time before its first report. But no job takes longer
 // than this on average.
 constexpr double kLongestPastJobS = 3600;
+// AskedLately() is about a second. Two reports that come twice a second may cover a little less.
+constexpr double kLatelyS = 0.9;
+// Reports that come faster are merged.
+constexpr double kLatelyStepS = 0.2;
 
 // By application and stage.
 std::map<std::pair<std::string, std::string>, const v1::StageLoad*> ByKey(
@@ -176,6 +180,10 @@ LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool, cons
 void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const {
   std::map<std::string, const v1::Demand*> before;
   for (const v1::Demand& demand : node.last.demands()) before[demand.app_id()] = &demand;
+  if (node.lately.empty() || node.lately.back().covered_s >= kLatelyStepS)
+    node.lately.emplace_back();
+  Lately& lately = node.lately.back();
+  lately.covered_s += base::ToSeconds(now - node.newest);
   for (const v1::Demand& demand : to.demands()) {
     const auto earlier = before.find(demand.app_id());
     const v1::Demand& from =
@@ -183,11 +191,19 @@ void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTim
     const auto admitted = static_cast<double>(demand.admitted() - from.admitted());
     const auto rejected = static_cast<double>(demand.rejected() - from.rejected());
     if (admitted + rejected == 0) continue;
-    auto& sums = BucketAt(node.asked, now, BucketWidth(), window_);
-    if (sums.size() >= kMaxWorks && !sums.contains(demand.app_id())) continue;
-    sums[demand.app_id()].jobs += admitted + rejected;
-    sums[demand.app_id()].rejected += rejected;
-    sums[demand.app_id()].units += std::max(0.0, demand.units() - from.units());
+    for (Counts* counts : {&BucketAt(node.asked, now, BucketWidth(), window_), &lately.counts}) {
+      if (counts->size() >= kMaxWorks && !counts->contains(demand.app_id())) continue;
+      Count& count = (*counts)[demand.app_id()];
+      count.jobs += admitted + rejected;
+      count.rejected += rejected;
+      count.units += std::max(0.0, demand.units() - from.units());
+    }
+  }
+  double later_s = -node.lately.front().covered_s;  // What the entries after the first one cover.
+  for (const Lately& entry : node.lately) later_s += entry.covered_s;
+  while (later_s >= kLatelyS) {
+    node.lately.pop_front();
+    later_s -= node.lately.front().covered_s;
   }
 }
 
@@ -257,6 +273,29 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
         asked[app].units_per_s += count.units / seconds;
       }
     }
+  }
+  return asked;
+}
+
+std::map<std::string, LoadWindow::Asked> LoadWindow::AskedLately(const std::string& proxy,
+                                                                 base::MonotonicTime now) const {
+  std::map<std::string, Asked> asked;
+  const auto place = nodes_.find(proxy);
+  if (place == nodes_.end() || now - place->second.newest > FreshFor()) return asked;
+  double covered_s = 0;
+  for (const Lately& entry : place->second.lately) {
+    covered_s += entry.covered_s;
+    for (const auto& [app, count] : entry.counts) {
+      asked[app].jobs_per_s += count.jobs;
+      asked[app].rejected_per_s += count.rejected;
+      asked[app].units_per_s += count.units;
+    }
+  }
+  for (auto& [app, rates] : asked) {
+    const double seconds = std::max(covered_s, kLatelyStepS);
+    rates.jobs_per_s /= seconds;
+    rates.rejected_per_s /= seconds;
+    rates.units_per_s /= seconds;
   }
   return asked;
 }

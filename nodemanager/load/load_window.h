@@ -74,6 +74,14 @@ class LoadWindow {
   /// that is known for less than a window, the rate is over that time, but over a second at least.
   [[nodiscard]] std::map<std::string, Asked> AskedOf(const std::vector<std::string>& proxies,
                                                      base::MonotonicTime now) const;
+  /// What a proxy was asked for within about the last second, by application: over as few of its
+  /// last reports as cover a second. It is empty for a proxy that is not fresh.
+  [[nodiscard]] std::map<std::string, Asked> AskedLately(const std::string& proxy,
+                                                         base::MonotonicTime now) const;
+  /// The time since the newest report of a node. REQUIRES: Last().
+  [[nodiscard]] base::Duration Age(const std::string& node_id, base::MonotonicTime now) const {
+    return now - nodes_.at(node_id).newest;
+  }
   /// The newest report, with the last good numbers in the place of bad ones, or null.
   [[nodiscard]] const v1::NodeLoad* Last(const std::string& node_id) const;
   [[nodiscard]] base::Duration window() const { return window_; }
@@ -90,7 +98,13 @@ class LoadWindow {
   struct Count {
     double jobs = 0, rejected = 0, units = 0;
   };
-  using AskedBuckets = std::deque<Bucket<std::map<std::string, Count>>>;
+  using Counts = std::map<std::string, Count>;  // By application.
+  using AskedBuckets = std::deque<Bucket<Counts>>;
+  // What one or a few reports have counted.
+  struct Lately {
+    double covered_s = 0;
+    Counts counts;
+  };
   // Running sums since the node serves its pool. Any entry may be left out, because each holds the
   // whole sum up to its time.
   struct Usage {
@@ -104,6 +118,7 @@ class LoadWindow {
     double first_compute_s = 0;         // The compute time of all entries in the first report.
     std::deque<Usage> usage;
     AskedBuckets asked;
+    std::deque<Lately> lately;  // The newest is last.
     v1::NodeLoad last;
   };
 

@@ -5,14 +5,11 @@
 
 #include "cluster/workflow/pool.h"
 #include "nodemanager/plans/measured.h"
+#include "nodemanager/plans/proxy_loads.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
-
-// This part of a set's capacity is shared equally by its proxies, so that a proxy which nobody has
-// asked for a window can begin.
-constexpr double kEvenShare = 0.2;
 
 // The instances that serve a set now, by pool.
 std::map<std::string, v1::PoolCapacity> Serving(const StateMachine& state,
@@ -47,15 +44,19 @@ std::map<std::string, v1::PoolCapacity> Serving(const StateMachine& state,
 }
 
 void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacity& capacity) {
+  // Asked for once, because a pool may serve a thousand applications.
+  std::map<std::string, decltype(telemetry.window->WorkOf("", {}))> works;
   for (const auto& [app_id, record] : state.workflows()) {
     for (const v1::StageSpec& spec : record.workflow().stages()) {
       v1::StageCost& cost = *capacity.add_costs();
       cost.set_app_id(app_id);
       cost.set_stage(spec.stage());
       cost.set_pool(workflow::PoolIdOf(spec));
-      const auto measured = telemetry.window->WorkOf(cost.pool(), telemetry.now);
-      const auto work = measured.find({app_id, spec.stage()});
-      if (work == measured.end() || work->second.jobs == 0 || !(work->second.units > 0)) continue;
+      const auto [measured, is_new] = works.try_emplace(cost.pool());
+      if (is_new) measured->second = telemetry.window->WorkOf(cost.pool(), telemetry.now);
+      const auto work = measured->second.find({app_id, spec.stage()});
+      if (work == measured->second.end() || work->second.jobs == 0 || !(work->second.units > 0))
+        continue;
       const auto jobs = static_cast<double>(work->second.jobs);
       cost.set_seconds_per_unit(work->second.compute_s / work->second.units);
       cost.set_units_per_job(work->second.units / jobs);
@@ -63,46 +64,6 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacit
       cost.set_transfer_s(work->second.transfer_s / jobs);
     }
   }
-}
-
-struct MeanJob {
-  double seconds = 0;  // 0: no stage of it is measured.
-  UnitsPerJob units;
-};
-
-// The worker seconds that the jobs which a proxy is asked for need, per second. A job of unknown
-// cost counts as one.
-double DemandOf(const Telemetry& telemetry, const std::string& proxy,
-                const std::map<std::string, MeanJob>& mean_jobs) {
-  double demand = 0;
-  for (const auto& [app, asked] : telemetry.window->AskedOf({proxy}, telemetry.now)) {
-    const auto mean = mean_jobs.find(app);
-    const bool known = mean != mean_jobs.end() && mean->second.seconds > 0;
-    demand +=
-        known ? asked.JobsOf(mean->second.units.value()) * mean->second.seconds : asked.jobs_per_s;
-  }
-  return demand;
-}
-
-double ShareOf(const StateMachine& state, const Telemetry& telemetry, const v1::Capacity& capacity,
-               const std::string& proxy) {
-  std::vector<std::string> proxies = ReadyProxies(state, capacity.workflow_set());
-  // A proxy that is about to begin shares with those that work.
-  if (std::ranges::find(proxies, proxy) == proxies.end()) proxies.push_back(proxy);
-  std::map<std::string, MeanJob> mean_jobs;
-  for (const v1::StageCost& cost : capacity.costs()) {
-    MeanJob& mean = mean_jobs[cost.app_id()];
-    mean.seconds += cost.seconds_per_unit() * cost.units_per_job();
-    mean.units.AddStage(cost.samples(), cost.units_per_job() * static_cast<double>(cost.samples()));
-  }
-  double all = 0, own = 0;
-  for (const std::string& each : proxies) {
-    const double demand = DemandOf(telemetry, each, mean_jobs);
-    all += demand;
-    if (each == proxy) own = demand;
-  }
-  const double even = 1.0 / static_cast<double>(proxies.size());
-  return all > 0 ? kEvenShare * even + (1 - kEvenShare) * own / all : even;
 }
 
 // The free share of the narrowest pool. For each pool the busier of two numbers counts: what is
@@ -145,7 +106,10 @@ v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
     }
   }
   AddCosts(state, telemetry, capacity);
-  capacity.set_share(ShareOf(state, telemetry, capacity, proxy));
+  const ProxyLoads proxies(state, telemetry, capacity);
+  capacity.set_share(proxies.ShareOf(proxy));
+  for (v1::PoolCapacity& pool : *capacity.mutable_pools())
+    pool.set_others_debt_s(proxies.OthersDebt(proxy, pool.pool()));
   return capacity;
 }
 
