@@ -1,6 +1,7 @@
 #include "stages/device/device_meter.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "spdlog/spdlog.h"
 
@@ -20,6 +22,8 @@ namespace {
 using Device = struct NvmlDevice*;
 using Sample = struct NvmlGpmSample*;
 constexpr int kSuccess = 0;
+constexpr int kNotFound = 6;
+constexpr int kInsufficientSize = 7;
 constexpr unsigned kGpmVersion = 1;
 constexpr unsigned kSmUtilization = 2;  // Percentage of multiprocessors that were busy.
 // At least as many as the library's structure has. The library reads only the first `count`.
@@ -35,6 +39,13 @@ struct Utilization {
 struct Memory {
   unsigned long long total = 0, free = 0, used = 0;  // Bytes.
 };
+struct ProcessSample {
+  unsigned pid = 0;
+  unsigned long long time_us = 0;
+  unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // Percent.
+};
+// More processes than this do not compute on one device.
+constexpr unsigned kMaxProcesses = 1024;
 struct GpmSupport {
   unsigned version = kGpmVersion;
   unsigned supported = 0;
@@ -90,6 +101,7 @@ class DeviceMeter::Session {
     }
     session->FindTheRest();
     session->BeginSampling();
+    session->BeginProcesses();
     return session;
   }
 
@@ -119,6 +131,7 @@ class DeviceMeter::Session {
     if (unsigned degrees = 0;
         temperature_ != nullptr && temperature_(device_, kCoreSensor, &degrees) == kSuccess)
       reading.temperature_c = degrees;
+    AddProcesses(reading);
     return reading;
   }
 
@@ -171,6 +184,51 @@ class DeviceMeter::Session {
     }
   }
 
+  // Leaves behind what processes did before.
+  void BeginProcesses() {
+    (void)Find("nvmlDeviceGetComputeRunningProcesses_v3", running_);
+    if (!Find("nvmlDeviceGetProcessUtilization", processes_of_)) return;
+    if (const int result = TakeSamples(); result != kSuccess && result != kNotFound)
+      processes_of_ = nullptr;  // The device does not count processes.
+  }
+
+  // Reads the samples since the last ones into `samples_`. Only processes that were active have
+  // any, so NVML finds none when all were idle.
+  int TakeSamples() {
+    unsigned count = static_cast<unsigned>(samples_.size());
+    int result = processes_of_(device_, samples_.data(), &count, last_sample_us_);
+    if (result == kInsufficientSize && count > samples_.size() && count <= kMaxProcesses) {
+      samples_.resize(count);
+      result = processes_of_(device_, samples_.data(), &count, last_sample_us_);
+    }
+    samples_taken_ = result == kSuccess ? std::min<std::size_t>(count, samples_.size()) : 0;
+    for (std::size_t i = 0; i < samples_taken_; ++i)
+      last_sample_us_ = std::max(last_sample_us_, samples_[i].time_us);
+    return result;
+  }
+
+  void AddProcesses(DeviceReading& reading) {
+    unsigned running = 0;
+    // Without room for their names, the answer is how many there are.
+    if (running_ != nullptr && running_(device_, &running, nullptr) == kInsufficientSize)
+      reading.is_shared = running > 1;
+    if (processes_of_ == nullptr) return;
+    if (const int result = TakeSamples(); result != kSuccess && result != kNotFound) return;
+    double sum = 0;
+    int own = 0;
+    for (std::size_t i = 0; i < samples_taken_; ++i) {
+      const ProcessSample& sample = samples_[i];
+      if (sample.pid != pid_) {
+        reading.is_shared = true;
+      } else {
+        sum += std::min(sample.sm, 100U) / 100.0;
+        ++own;
+      }
+    }
+    is_named_ = is_named_ || own > 0;
+    if (is_named_) reading.process_active = own > 0 ? sum / own : 0;
+  }
+
   std::optional<double> TakeActive() {
     if (sample_get_(device_, after_) != kSuccess) return std::nullopt;
     metrics_.count = 1;
@@ -198,6 +256,8 @@ class DeviceMeter::Session {
   int (*power_)(Device, unsigned*) = nullptr;
   int (*power_limit_)(Device, unsigned*) = nullptr;
   int (*temperature_)(Device, int, unsigned*) = nullptr;
+  int (*running_)(Device, unsigned*, void*) = nullptr;
+  int (*processes_of_)(Device, ProcessSample*, unsigned*, unsigned long long) = nullptr;
   int (*sample_get_)(Device, Sample) = nullptr;
   int (*sample_free_)(Sample) = nullptr;
   int (*metrics_get_)(GpmMetrics*) = nullptr;
@@ -207,6 +267,11 @@ class DeviceMeter::Session {
   GpmMetrics metrics_;
   std::optional<double> last_;
   int silent_ = 0;
+  const unsigned pid_ = static_cast<unsigned>(getpid());
+  std::vector<ProcessSample> samples_ = std::vector<ProcessSample>(64);
+  std::size_t samples_taken_ = 0;
+  unsigned long long last_sample_us_ = 0;
+  bool is_named_ = false;  // The driver knows this process by the number that we know.
 };
 
 DeviceMeter::DeviceMeter(const std::string& pci_bus_id, const std::string& library) {

@@ -9,8 +9,8 @@
 
 namespace onepiece::device {
 
-/// The use of a device by all processes. A number is absent when the device does not have it or
-/// does not report it now; unknown is never 0.
+/// The use of a device, by all processes where nothing else is said. A number is absent when the
+/// device does not have it or does not report it now; unknown is never 0.
 struct DeviceReading {
   std::string product;  ///< "NVIDIA H100 80GB HBM3"; empty when unknown.
   /// Shares of the time since the last reading, from 0 to 1.
@@ -19,6 +19,11 @@ struct DeviceReading {
   std::optional<double> memory_active;  ///< Device memory read or written.
   std::optional<std::int64_t> memory_used_bytes, memory_bytes;
   std::optional<double> power_w, power_limit_w, temperature_c;
+  /// The share of the time since the last reading in which kernels of this process ran. It is
+  /// absent until the driver has once named this process: in a container it may know the process by
+  /// another number, and would then always say nothing.
+  std::optional<double> process_active;
+  bool is_shared = false;  ///< Other processes use the device too, as far as the driver says.
 };
 
 /// Reads one device through NVML. When that is impossible (no driver, no such device), readings are

@@ -53,6 +53,17 @@ std::unique_ptr<device::DeviceMeter> MeterOf(const std::string& device) {
   return std::make_unique<device::DeviceMeter>(*bus_id);
 }
 
+std::optional<DeviceBusy> BusyOf(const device::DeviceReading& reading, bool fine) {
+  // NVML counts per process when any of its kernels runs, which is as coarse as for a device.
+  if (reading.is_shared) {
+    if (!reading.process_active) return std::nullopt;
+    return DeviceBusy{*reading.process_active, v1::GPU_COARSE};
+  }
+  const std::optional<double> busy = fine ? reading.sm_active : reading.kernel_active;
+  if (!busy) return std::nullopt;
+  return DeviceBusy{*busy, fine ? v1::SM_ACTIVE : v1::GPU_COARSE};
+}
+
 v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading) {
   v1::DeviceLoad load;
   load.set_device(device);
@@ -60,6 +71,7 @@ v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceRea
   if (reading.sm_active) load.set_sm_active(*reading.sm_active);
   if (reading.kernel_active) load.set_kernel_active(*reading.kernel_active);
   if (reading.memory_active) load.set_memory_active(*reading.memory_active);
+  if (reading.process_active) load.set_process_active(*reading.process_active);
   if (reading.memory_used_bytes) load.set_memory_used_bytes(*reading.memory_used_bytes);
   if (reading.memory_bytes) load.set_memory_bytes(*reading.memory_bytes);
   if (reading.power_w) load.set_power_w(*reading.power_w);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,17 @@ absl::StatusOr<device::MemoryUse> MemoryOf(const std::string& device);
 /// Returns the meter of "cuda:N". Returns nullptr for cpu, and when the PCI address of the device
 /// is unknown.
 std::unique_ptr<device::DeviceMeter> MeterOf(const std::string& device);
+
+/// What the device itself says of how busy this instance is, and where that comes from.
+struct DeviceBusy {
+  double share = 0;
+  v1::UtilizationSource source = v1::UTILIZATION_SOURCE_UNSPECIFIED;
+};
+/// Returns it, or nullopt when the workers' own time is the best number. On a device that other
+/// processes use too, the device's own numbers would make a quiet instance look as busy as its
+/// neighbours, so only what this process does counts. `fine`: the device counts its
+/// multiprocessors.
+std::optional<DeviceBusy> BusyOf(const device::DeviceReading& reading, bool fine);
 
 /// Makes the device's part of the load report. `reading` comes from the meter of "cuda:N", or from
 /// device::ReadHost() for cpu.

@@ -52,7 +52,8 @@ void LoadReport::AddUtilization(v1::NodeLoad& load) {
   busy_ = busy;
 }
 
-// What the device counts itself replaces the utilisation of the workers.
+// What the device counts itself replaces the utilisation of the workers, where it is this
+// instance's alone.
 void LoadReport::AddDevice(v1::NodeLoad& load) {
   const bool is_cpu = device_ == "cpu";
   device::DeviceReading reading;
@@ -60,10 +61,9 @@ void LoadReport::AddDevice(v1::NodeLoad& load) {
     reading = device::ReadHost();
   } else if (meter_ != nullptr) {
     reading = meter_->Read();
-    const bool fine = meter_->counts_multiprocessors();
-    if (const auto busy = fine ? reading.sm_active : reading.kernel_active) {
-      load.set_utilization(*busy);
-      load.set_utilization_source(fine ? v1::SM_ACTIVE : v1::GPU_COARSE);
+    if (const auto busy = BusyOf(reading, meter_->counts_multiprocessors())) {
+      load.set_utilization(busy->share);
+      load.set_utilization_source(busy->source);
     }
   }
   if (const auto memory = MemoryOf(device_); memory.ok()) {

@@ -1,6 +1,7 @@
 #include "stages/device/device_meter.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <QTemporaryDir>
 #include <QtTest>
@@ -86,6 +87,37 @@ class DeviceMeterTest : public QObject {
     QVERIFY(reading.kernel_active.has_value());
   }
 
+  void Read_TellsWhatThisProcessDoesOnASharedDevice() {
+    const unsigned own = static_cast<unsigned>(getpid());
+    AddSample(own, 10, 90);  // Before the meter begins.
+    DeviceMeter meter(kBus, ONEPIECE_FAKE_NVML);
+    numbers_->running = 2;
+    DeviceReading reading = meter.Read();
+    QVERIFY(reading.is_shared);
+    QVERIFY(!reading.process_active.has_value());  // Nobody has named this process yet.
+    AddSample(own, 20, 30);
+    AddSample(own + 1, 20, 70);
+    AddSample(own, 30, 50);
+    QCOMPARE(meter.Read().process_active.value(), 0.4);
+    // A quiet process has no samples.
+    AddSample(own + 1, 40, 100);
+    reading = meter.Read();
+    QCOMPARE(reading.process_active.value(), 0.0);
+    QVERIFY(reading.is_shared);
+    numbers_->running = 1;
+    reading = meter.Read();  // Nobody did anything, and the other one has left.
+    QCOMPARE(reading.process_active.value(), 0.0);
+    QVERIFY(!reading.is_shared);
+    for (unsigned i = 0; i < 80; ++i) AddSample(own, 50 + i, i < 40 ? 200 : 0);
+    QCOMPARE(meter.Read().process_active.value(), 0.5);
+    numbers_->process_result = 3;  // NVML_ERROR_NOT_SUPPORTED
+    QVERIFY(!meter.Read().process_active.has_value());
+    numbers_->running = 2;
+    DeviceMeter other(kBus, ONEPIECE_FAKE_NVML);
+    reading = other.Read();
+    QVERIFY(reading.is_shared && !reading.process_active);
+  }
+
   void Read_WithoutDeviceOrDriver_SaysNothing() {
     for (const auto& [bus, library] :
          {std::pair("0000:01:00.0", ONEPIECE_FAKE_NVML), std::pair(kBus, "libno-such-nvml.so.1"),
@@ -119,6 +151,10 @@ class DeviceMeterTest : public QObject {
   }
 
  private:
+  void AddSample(unsigned pid, unsigned long long time_us, unsigned percent) {
+    numbers_->process_samples[numbers_->process_samples_count++] = {pid, time_us, percent};
+  }
+
   void* library_ = nullptr;
   FakeNvmlNumbers* numbers_ = nullptr;
 };

@@ -19,6 +19,12 @@ struct Metrics {
   Metric metrics[1];
 };
 
+struct ProcessSample {
+  unsigned pid;
+  unsigned long long time_us;
+  unsigned sm, memory, encoder, decoder;
+};
+
 int the_device;
 
 }  // namespace
@@ -59,6 +65,25 @@ int nvmlDeviceGetEnforcedPowerLimit(void*, unsigned* milliwatts) {
 int nvmlDeviceGetTemperature(void*, int sensor, unsigned* celsius) {
   *celsius = numbers.celsius;
   return sensor == 0 ? numbers.result : 2;  // NVML_ERROR_INVALID_ARGUMENT
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
+  const unsigned room = *count;
+  *count = numbers.running;
+  return room < numbers.running ? 7 : 0;  // NVML_ERROR_INSUFFICIENT_SIZE
+}
+int nvmlDeviceGetProcessUtilization(void*, ProcessSample* samples, unsigned* count,
+                                    unsigned long long after_us) {
+  if (numbers.process_result != 0) return numbers.process_result;
+  const unsigned room = *count;
+  *count = 0;
+  for (unsigned i = 0; i < numbers.process_samples_count; ++i) {
+    const auto& sample = numbers.process_samples[i];
+    if (sample.time_us <= after_us) continue;
+    if (*count < room) samples[*count] = {sample.pid, sample.time_us, sample.percent, 0, 0, 0};
+    ++*count;
+  }
+  if (*count == 0) return 6;     // NVML_ERROR_NOT_FOUND
+  return *count > room ? 7 : 0;  // NVML_ERROR_INSUFFICIENT_SIZE
 }
 int nvmlGpmQueryDeviceSupport(void*, unsigned* support) {
   support[1] = numbers.counts_multiprocessors;

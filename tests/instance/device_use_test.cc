@@ -52,6 +52,21 @@ class DeviceUseTest : public QObject {
     QVERIFY(!cpu.has_sm_active() && !cpu.has_kernel_active() && !cpu.has_power_w());
   }
 
+  void BusyOf_OnASharedDevice_IsWhatThisProcessDoes() {
+    device::DeviceReading reading = {.sm_active = 0.9, .kernel_active = 0.95};
+    QCOMPARE(BusyOf(reading, true)->share, 0.9);
+    QCOMPARE(BusyOf(reading, true)->source, v1::SM_ACTIVE);
+    QCOMPARE(BusyOf(reading, false)->share, 0.95);
+    QCOMPARE(BusyOf(reading, false)->source, v1::GPU_COARSE);
+    reading.is_shared = true;  // A busy neighbour.
+    QVERIFY(!BusyOf(reading, true).has_value());
+    reading.process_active = 0.1;
+    QCOMPARE(BusyOf(reading, true)->share, 0.1);
+    QCOMPARE(BusyOf(reading, true)->source, v1::GPU_COARSE);
+    QCOMPARE(MakeDeviceLoad("cuda:0", reading).process_active(), 0.1);
+    QVERIFY(!BusyOf({}, true).has_value());
+  }
+
   void ExportDeviceMemory_ShowsBothKinds() {
     telemetry::Metrics metrics("instance", "i-1");
     ExportDeviceMemory("cpu", metrics);
