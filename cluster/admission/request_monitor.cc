@@ -482,6 +482,11 @@ absl::Status RequestMonitor::State::CheckQuota() {
 v1::Demand* RequestMonitor::State::DemandOf(const std::string& app) {
   const auto known = demands.find(app);
   if (known != demands.end()) return &known->second;
+  if (demands.size() >= kMaxApps) {
+    std::erase_if(demands, [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return !costs.contains(entry.first);
+    });
+  }
   if (demands.size() >= kMaxApps) return nullptr;
   v1::Demand& demand = demands[app];
   demand.set_app_id(app);

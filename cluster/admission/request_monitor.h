@@ -84,8 +84,9 @@ struct PoolLevel {
 /// Invariants: in_flight() <= max_jobs_in_flight.
 class RequestMonitor {
  public:
-  /// The largest number of applications in demands(). Further ones are not counted.
-  static constexpr std::size_t kMaxApps = 64;
+  /// The largest number of applications in demands(): as many as a cluster may have (about 100
+  /// bytes each). Those that are no longer in the capacity make room for new ones.
+  static constexpr std::size_t kMaxApps = 1024;
   /// The largest number of pools in debts(). Smaller debts are left out.
   static constexpr std::size_t kMaxDebts = 256;
   /// The number of refused jobs whose next attempts are told from new jobs.

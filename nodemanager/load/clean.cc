@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -12,11 +13,13 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
+#include "google/protobuf/repeated_ptr_field.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr int kMaxEntries = 64;
+// As many as there may be workflows.
+constexpr int kMaxEntries = 1024;
 // Above 1, because a node reads the clocks of busy time and of elapsed time one after the other.
 constexpr double kMaxUtilization = 1.05;
 constexpr int kMaxWorkers = 4096;
@@ -41,11 +44,27 @@ void Complain(CleanedReport& report, std::string_view what) {
   absl::StrAppend(&report.wrong, report.wrong.empty() ? "" : "; ", base::AbslView(what));
 }
 
-template <typename Entry, typename Entries, typename Same>
-const Entry* Find(const Entries& entries, const Same& same) {
-  const auto found = std::ranges::find_if(entries, same);
-  return found == entries.end() ? nullptr : &*found;
-}
+using Key = std::pair<std::string_view, std::string_view>;
+Key KeyOf(const v1::StageLoad& stage) { return {stage.app_id(), stage.stage()}; }
+Key KeyOf(const v1::Demand& demand) { return {demand.app_id(), ""}; }
+
+/// The entries of a report by their names, so that reports of many applications stay cheap to
+/// check. Borrows the entries.
+template <typename Entry>
+class Index {
+ public:
+  explicit Index(const google::protobuf::RepeatedPtrField<Entry>& entries) {
+    for (const Entry& entry : entries) by_key_.emplace(KeyOf(entry), &entry);
+  }
+  /// Returns the entry of the same names, or an empty one.
+  [[nodiscard]] const Entry& Find(const Entry& like) const {
+    const auto found = by_key_.find(KeyOf(like));
+    return found == by_key_.end() ? Entry::default_instance() : *found->second;
+  }
+
+ private:
+  std::map<Key, const Entry*> by_key_;
+};
 
 std::string NameOf(const v1::StageLoad& stage) {
   return stage.stage().substr(0, 64) + " of " + stage.app_id().substr(0, 64);
@@ -74,24 +93,16 @@ std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
   return "";
 }
 
-void CleanStage(const v1::StageLoad& given, const ReportContext& context, double& compute_left_s,
-                CleanedReport& report) {
-  const auto same = [&](const v1::StageLoad& other) {
-    return other.app_id() == given.app_id() && other.stage() == given.stage();
-  };
-  if (Find<v1::StageLoad>(report.load.stages(), same) != nullptr)
-    return Complain(report, NameOf(given) + " is there twice");
-  const v1::StageLoad* before =
-      context.last == nullptr ? nullptr : Find<v1::StageLoad>(context.last->stages(), same);
-  if (before == nullptr) before = &v1::StageLoad::default_instance();
-  std::string wrong = WhatIsWrong(*before, given, context);
-  const double compute = given.compute_s() - before->compute_s();
+void CleanStage(const v1::StageLoad& given, const v1::StageLoad& before,
+                const ReportContext& context, double& compute_left_s, CleanedReport& report) {
+  std::string wrong = WhatIsWrong(before, given, context);
+  const double compute = given.compute_s() - before.compute_s();
   // The first report counts from the start of the process, and nobody knows how long ago that is.
   if (wrong.empty() && context.last != nullptr && compute > compute_left_s)
     wrong = "more compute time than its workers have";
   if (!wrong.empty()) {
     Complain(report, NameOf(given) + ": " + wrong);
-    if (before != &v1::StageLoad::default_instance()) *report.load.add_stages() = *before;
+    if (&before != &v1::StageLoad::default_instance()) *report.load.add_stages() = before;
     return;
   }
   compute_left_s -= compute;
@@ -99,40 +110,35 @@ void CleanStage(const v1::StageLoad& given, const ReportContext& context, double
   stage = given;
   // These times are measured with other nodes' clocks too, so an impossible one is no reason to
   // distrust the rest.
-  if (!Grows(before->queued_s(), given.queued_s())) {
+  if (!Grows(before.queued_s(), given.queued_s())) {
     Complain(report, NameOf(given) + ": its queueing time falls or is no number");
-    stage.set_queued_s(before->queued_s());
+    stage.set_queued_s(before.queued_s());
   }
-  if (!Grows(before->transfer_s(), given.transfer_s())) {
+  if (!Grows(before.transfer_s(), given.transfer_s())) {
     Complain(report, NameOf(given) + ": its transfer time falls or is no number");
-    stage.set_transfer_s(before->transfer_s());
+    stage.set_transfer_s(before.transfer_s());
   }
   if (!Grows(0, given.load_s())) {
     Complain(report, NameOf(given) + ": its load time is negative or no number");
-    stage.set_load_s(before->load_s());
+    stage.set_load_s(before.load_s());
   }
 }
 
-void CleanDemand(const v1::Demand& given, const ReportContext& context, CleanedReport& report) {
-  const auto same = [&](const v1::Demand& other) { return other.app_id() == given.app_id(); };
-  if (Find<v1::Demand>(report.load.demands(), same) != nullptr)
-    return Complain(report, "demand of " + given.app_id().substr(0, 64) + " is there twice");
-  const v1::Demand* before =
-      context.last == nullptr ? nullptr : Find<v1::Demand>(context.last->demands(), same);
-  if (before == nullptr) before = &v1::Demand::default_instance();
+void CleanDemand(const v1::Demand& given, const v1::Demand& before, const ReportContext& context,
+                 CleanedReport& report) {
   const double most = kMaxJobsPerS * (base::ToSeconds(context.since_last) + kCatchUpS);
-  const bool good = given.admitted() >= before->admitted() &&
-                    given.rejected() >= before->rejected() &&
+  const bool good = given.admitted() >= before.admitted() &&
+                    given.rejected() >= before.rejected() &&
                     (context.last == nullptr ||
-                     (static_cast<double>(given.admitted() - before->admitted()) <= most &&
-                      static_cast<double>(given.rejected() - before->rejected()) <= most)) &&
+                     (static_cast<double>(given.admitted() - before.admitted()) <= most &&
+                      static_cast<double>(given.rejected() - before.rejected()) <= most)) &&
                     Grows(0, given.units());
   if (good) {
     *report.load.add_demands() = given;
     return;
   }
   Complain(report, "demand of " + given.app_id().substr(0, 64) + " falls or is absurd");
-  if (before != &v1::Demand::default_instance()) *report.load.add_demands() = *before;
+  if (&before != &v1::Demand::default_instance()) *report.load.add_demands() = before;
 }
 
 void CleanGauges(const v1::NodeLoad& load, const v1::NodeLoad& last, CleanedReport& report) {
@@ -241,18 +247,13 @@ void CleanDebts(const v1::NodeLoad& load, CleanedReport& report) {
 
 // Keeps the entries that the report leaves out. Otherwise an entry that comes back would follow on
 // zero, and all that it has ever counted would count once more.
-void KeepAbsent(const v1::NodeLoad& last, v1::NodeLoad& load) {
-  for (const v1::StageLoad& before : last.stages()) {
-    const auto same = [&](const v1::StageLoad& other) {
-      return other.app_id() == before.app_id() && other.stage() == before.stage();
-    };
-    if (load.stages_size() < kMaxEntries && std::ranges::none_of(load.stages(), same))
-      *load.add_stages() = before;
-  }
-  for (const v1::Demand& before : last.demands()) {
-    const auto same = [&](const v1::Demand& other) { return other.app_id() == before.app_id(); };
-    if (load.demands_size() < kMaxEntries && std::ranges::none_of(load.demands(), same))
-      *load.add_demands() = before;
+template <typename Entry>
+void KeepAbsent(const google::protobuf::RepeatedPtrField<Entry>& last,
+                google::protobuf::RepeatedPtrField<Entry>& entries) {
+  std::set<Key> there;  // The entries move when one is added, their names do not.
+  for (const Entry& entry : entries) there.insert(KeyOf(entry));
+  for (const Entry& before : last) {
+    if (entries.size() < kMaxEntries && !there.contains(KeyOf(before))) *entries.Add() = before;
   }
 }
 
@@ -278,17 +279,30 @@ CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context
   double compute_left_s =
       kMaxUtilization * workers * (base::ToSeconds(context.since_first) + kLongestJobS) -
       (counted - context.compute_at_first_s);
+  const Index<v1::StageLoad> stages_before(last.stages());
+  std::set<Key> seen;
   for (const v1::StageLoad& stage : load.stages()) {
     if (report.load.stages_size() >= kMaxEntries) break;
-    CleanStage(stage, context, compute_left_s, report);
+    if (!seen.insert(KeyOf(stage)).second) {
+      Complain(report, NameOf(stage) + " is there twice");
+    } else {
+      CleanStage(stage, stages_before.Find(stage), context, compute_left_s, report);
+    }
   }
+  const Index<v1::Demand> demands_before(last.demands());
+  seen.clear();
   for (const v1::Demand& demand : load.demands()) {
     if (report.load.demands_size() >= kMaxEntries) break;
-    CleanDemand(demand, context, report);
+    if (!seen.insert(KeyOf(demand)).second) {
+      Complain(report, "demand of " + demand.app_id().substr(0, 64) + " is there twice");
+    } else {
+      CleanDemand(demand, demands_before.Find(demand), context, report);
+    }
   }
   if (load.stages_size() > kMaxEntries || load.demands_size() > kMaxEntries)
     Complain(report, absl::StrCat("more than ", kMaxEntries, " stages or applications"));
-  KeepAbsent(last, report.load);
+  KeepAbsent(last.stages(), *report.load.mutable_stages());
+  KeepAbsent(last.demands(), *report.load.mutable_demands());
   return report;
 }
 

@@ -29,7 +29,7 @@ namespace onepiece::nodemanager {
 /// Threading: thread-compatible. It has no clock of its own: `now` comes from the caller.
 class LoadWindow {
  public:
-  static constexpr std::size_t kMaxWorks = 256;
+  static constexpr std::size_t kMaxWorks = 1024;
   static constexpr std::size_t kMaxPools = 4096;
   explicit LoadWindow(base::Duration window) : window_(window) {}
 

@@ -27,7 +27,7 @@ double UnitsOf(const node::Routing& table, const message::Message& message);
 /// Threading: thread-safe.
 class WorkCounts {
  public:
-  static constexpr std::size_t kMaxEntries = 64;
+  static constexpr std::size_t kMaxEntries = 1024;
   /// The number of StageLoad.compute_buckets.
   static constexpr int kBuckets = 21;
 

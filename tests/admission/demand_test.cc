@@ -127,12 +127,34 @@ class DemandTest : public QObject {
     QCOMPARE(demands[0].rejected(), std::uint64_t{1});
     QCOMPARE(demands[0].units(), 6.0);
     QCOMPARE(demands[1].admitted(), std::uint64_t{1});
-    for (std::size_t i = 0; i < 2 * RequestMonitor::kMaxApps; ++i) {
-      other.uid = base::Uid::GenerateRandom();
-      other.app_id = "app-" + std::to_string(i);
-      QVERIFY(ask(other));
+  }
+
+  // As many applications are counted as a cluster may have. The names of those that are gone make
+  // room.
+  void Demands_CountEveryApplicationThatThereIs() {
+    v1::Capacity capacity = OnePool(0);
+    for (std::size_t i = 1; i < RequestMonitor::kMaxApps; ++i)
+      AddCost(capacity, "app-" + std::to_string(i), "x", 0);
+    Gate gate(capacity);
+    const auto ask = [&](const std::string& app) {
+      AdmissionRequest request = gate.Job();
+      request.app_id = app;
+      QVERIFY(gate.monitor.Admit(request).ok());
+      gate.monitor.Keep(request.uid);
+    };
+    ask("app");
+    for (std::size_t i = 2; i < RequestMonitor::kMaxApps; ++i) ask("app-" + std::to_string(i));
+    for (int i = 0; i < 3; ++i) ask("gone-" + std::to_string(i));
+    ask("app-1");
+    const auto demands = gate.monitor.demands();
+    QCOMPARE(demands.size(), RequestMonitor::kMaxApps);
+    std::size_t bytes = 0;
+    for (const v1::Demand& demand : demands) {
+      QVERIFY(demand.app_id().starts_with("app"));
+      QCOMPARE(demand.admitted(), std::uint64_t{1});
+      bytes += demand.ByteSizeLong();
     }
-    QCOMPARE(gate.monitor.demands().size(), RequestMonitor::kMaxApps);
+    QVERIFY(bytes < 100 * 1024);
   }
 };
 

@@ -115,7 +115,7 @@ class WorkCountsTest : public QObject {
   void Entries_AreBoundedAndNeverFall() {
     WorkCounts counts;
     counts.Count(Header("s", "first"), 1, Timing({}), WorkCounts::Outcome::kDone);
-    for (int i = 0; i < 100; ++i)
+    for (int i = 0; i < 2000; ++i)
       counts.Count(Header("s", "app-" + std::to_string(i)), 1, Timing({}),
                    WorkCounts::Outcome::kDone);
     counts.Count(Header("s", "first"), 1, Timing({}), WorkCounts::Outcome::kDone);

@@ -348,9 +348,9 @@ class LoadWindowTest : public QObject {
     row(
         "many entries",
         [](Reporter& r) {
-          for (int i = 0; i < 100; ++i) r.load.add_stages()->set_app_id(std::to_string(i));
+          for (int i = 0; i < 1100; ++i) r.load.add_stages()->set_app_id(std::to_string(i));
         },
-        "more than 64");
+        "more than 1024");
   }
   void nonsenseIsLeftOutAndNamed() {
     QFETCH(std::function<void(Reporter&)>, spoil);
@@ -551,13 +551,13 @@ class LoadWindowTest : public QObject {
     reporter.window.Forget("instance-2");
     QVERIFY(reporter.window.Last("instance-2") == nullptr);
     // The node names another stage in every report.
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 1100; ++i) {
       reporter.load.clear_stages();
       reporter.Stage("a", "stage" + std::to_string(i)).set_jobs(1);
       reporter.clock.Advance(milliseconds(1));
       (void)reporter.Report();
     }
-    QVERIFY(reporter.window.Last("instance-2")->stages_size() <= 64);
+    QVERIFY(reporter.window.Last("instance-2")->stages_size() <= 1024);
     QVERIFY(reporter.window.WorkOf(kPool, reporter.clock.Now()).size() <= LoadWindow::kMaxWorks);
   }
 };
