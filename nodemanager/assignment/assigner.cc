@@ -15,8 +15,9 @@ namespace {
 // A pool with its instances.
 struct Group {
   Pool pool;
-  int serving = 0;  // Instances that serve it or are about to.
-  int failed = 0;   // Instances that could not load its model.
+  std::string stage;  // The pool's stage as bytes.
+  int serving = 0;    // Instances that serve it or are about to.
+  int failed = 0;     // Instances that could not load its model.
 
   [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailedLoads ? failed : 0); }
   [[nodiscard]] bool IsFull() const {
@@ -33,6 +34,9 @@ enum class Standing {
 
 struct Instance {
   const v1::NodeRecord* record;
+  const std::string* assigned_pool;   // Of its assignment: the pool's id,
+  const std::string* assigned_stage;  // and the stage as bytes.
+  bool moving = false;                // A plan moves it.
   Standing standing = Standing::kFree;
   Group* group = nullptr;
 
@@ -48,22 +52,25 @@ bool NeedsMore(const Group& a, const Group& b) {
 // Nobody adds to the vector after this, so pointers into it stay valid.
 std::vector<Group> MakeGroups(const StateMachine& state, const std::string& workflow_set) {
   std::vector<Group> groups;
-  for (Pool& pool : PoolsOf(state, workflow_set)) groups.push_back({.pool = std::move(pool)});
+  for (Pool& pool : PoolsOf(state, workflow_set)) {
+    std::string stage = base::CanonicalBytes(pool.spec);
+    groups.push_back({.pool = std::move(pool), .stage = std::move(stage)});
+  }
   return groups;
 }
 
 // Finds where an instance stands before any free instance is placed.
-void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
+void Settle(Instance& instance, std::vector<Group>& groups) {
   const v1::Node& node = instance.node();
   const v1::Placement& placement = node.placement();
   const bool idle = placement.removed() || (node.has_placement() && placement.pool().empty());
-  const std::string pool = node.has_placement() ? placement.pool() : AssignedPool(node);
+  const std::string pool = node.has_placement() ? placement.pool() : *instance.assigned_pool;
   if (!idle) {
     for (Group& group : groups) {
       if (group.pool.id == pool && MayServe(node, group.pool)) instance.group = &group;
     }
   }
-  if (instance.group == nullptr && placement.pinned() && !idle && !moving) {
+  if (instance.group == nullptr && placement.pinned() && !idle && !instance.moving) {
     // The pool to which it is pinned is gone, for example because its model was replaced. It stays
     // with the stage.
     for (Group& group : groups) {
@@ -71,13 +78,13 @@ void Settle(Instance& instance, bool moving, std::vector<Group>& groups) {
         instance.group = &group;
     }
   }
-  const bool kept =
-      moving || placement.removed() || (placement.pinned() && (idle || instance.group != nullptr));
+  const bool kept = instance.moving || placement.removed() ||
+                    (placement.pinned() && (idle || instance.group != nullptr));
   if (instance.group == nullptr) {
     instance.standing = kept ? Standing::kFixed : idle ? Standing::kSpare : Standing::kFree;
     return;
   }
-  const bool failed = instance.record->load_failed() && AssignedPool(node) == pool;
+  const bool failed = instance.record->load_failed() && *instance.assigned_pool == pool;
   ++(failed ? instance.group->failed : instance.group->serving);
   instance.standing = kept || failed ? Standing::kFixed : Standing::kSettled;
 }
@@ -130,67 +137,158 @@ void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& group
   }
 }
 
-bool IsSame(const v1::NodeAssignment& wanted, const v1::Assignment& now) {
-  return wanted.has_stage() == now.has_stage() && wanted.draining() == now.draining() &&
-         wanted.removed() == now.removed() && wanted.workflow_set() == now.workflow_set() &&
-         base::CanonicalBytes(wanted.stage()) == base::CanonicalBytes(now.stage()) &&
-         std::equal(wanted.app_ids().begin(), wanted.app_ids().end(), now.app_ids().begin(),
-                    now.app_ids().end()) &&
-         std::equal(wanted.models().begin(), wanted.models().end(), now.models().begin(),
-                    now.models().end());
+// The set that the node must be told because it works in another one than it named.
+std::string ForeignSet(const v1::NodeRecord& record) {
+  const std::string& set = record.node().workflow_set();
+  return set == DescribedSet(record) ? "" : set;
 }
 
-void AddIfChanged(const Instance& instance, v1::Assign& plan) {
+// True when the node's assignment is what its group asks for. Nothing is copied for that, because
+// it is true of nearly all instances nearly always.
+bool HasWhatItNeeds(const Instance& instance) {
   const v1::Node& node = instance.node();
-  v1::NodeAssignment wanted;
+  const v1::Assignment& now = node.assignment();
+  if (now.draining() || now.removed() != node.placement().removed() ||
+      now.workflow_set() != ForeignSet(*instance.record) ||
+      now.has_stage() != (instance.group != nullptr))
+    return false;
+  if (instance.group == nullptr) return true;
+  const Pool& pool = instance.group->pool;
+  return *instance.assigned_stage == instance.group->stage &&
+         std::ranges::equal(now.app_ids(), pool.app_ids) &&
+         std::ranges::equal(now.models(), pool.models);
+}
+
+void AddIfChanged(const Instance& instance,
+                  google::protobuf::RepeatedPtrField<v1::NodeAssignment>& answer) {
+  const v1::Node& node = instance.node();
+  const bool placed_anew = instance.group != nullptr && node.has_placement() &&
+                           node.placement().pool() != instance.group->pool.id;
+  if (!placed_anew && HasWhatItNeeds(instance)) return;
+  v1::NodeAssignment& wanted = *answer.Add();
   wanted.set_node_id(node.node_id());
   wanted.set_incarnation(node.incarnation());
-  if (node.workflow_set() != DescribedSet(*instance.record))
-    wanted.set_workflow_set(node.workflow_set());
+  wanted.set_base_epoch(node.assignment().epoch());
+  wanted.set_workflow_set(ForeignSet(*instance.record));
   wanted.set_removed(node.placement().removed());
-  if (instance.group != nullptr) {
-    const Pool& pool = instance.group->pool;
-    *wanted.mutable_stage() = pool.spec;
-    wanted.mutable_app_ids()->Add(pool.app_ids.begin(), pool.app_ids.end());
-    wanted.mutable_models()->Add(pool.models.begin(), pool.models.end());
-    if (node.has_placement() && node.placement().pool() != pool.id) {
-      *wanted.mutable_placement() = node.placement();
-      wanted.mutable_placement()->set_pool(pool.id);
-      // A pinned instance whose stage is gone was placed anew, and is no longer pinned.
-      if (instance.standing != Standing::kFixed) wanted.mutable_placement()->clear_pinned();
-    }
-  }
-  if (wanted.has_placement() || !IsSame(wanted, node.assignment()))
-    *plan.add_assignments() = std::move(wanted);
+  if (instance.group == nullptr) return;
+  const Pool& pool = instance.group->pool;
+  *wanted.mutable_stage() = pool.spec;
+  wanted.mutable_app_ids()->Add(pool.app_ids.begin(), pool.app_ids.end());
+  wanted.mutable_models()->Add(pool.models.begin(), pool.models.end());
+  if (!placed_anew) return;
+  *wanted.mutable_placement() = node.placement();
+  wanted.mutable_placement()->set_pool(pool.id);
+  // A pinned instance whose stage is gone was placed anew, and is no longer pinned.
+  if (instance.standing != Standing::kFixed) wanted.mutable_placement()->clear_pinned();
 }
+
+// What matters here of a node's record, as bytes. What is left out changes no answer.
+std::string InputsOf(v1::NodeRecord record) {
+  record.clear_revision();
+  record.clear_served_epoch();
+  record.clear_served_app_ids();
+  record.clear_drained();
+  record.mutable_node()->clear_state();
+  record.mutable_node()->clear_detail();
+  return base::CanonicalBytes(record);
+}
+
+// True for instances that can serve. The others matter to no answer.
+bool IsMember(const v1::Node& node) { return node.role() == v1::INSTANCE && IsAlive(node); }
 
 }  // namespace
 
-v1::Assign PlanAssignments(const StateMachine& state) {
+void Assigner::Read(const v1::NodeRecord& record, Facts& facts) const {
+  facts.seen = round_;
+  if (facts.revision == record.revision()) return;
+  facts.revision = record.revision();
+  std::string inputs = InputsOf(record);
+  if (inputs == facts.inputs) return;
+  facts.inputs = std::move(inputs);
+  facts.changed = round_;
+  facts.pool = AssignedPool(record.node());
+  facts.stage = base::CanonicalBytes(record.node().assignment().stage());
+}
+
+std::map<std::string, Assigner::Stamp> Assigner::ReadAll(const StateMachine& state) {
+  std::map<std::string, Stamp> stamps;
+  auto stamp = stamps.end();
+  auto facts = facts_.begin();  // Both maps are in the same order, so each search begins here.
+  std::size_t members = 0;
+  for (const auto& [id, record] : state.nodes()) {
+    if (!IsMember(record.node())) continue;
+    ++members;
+    while (facts != facts_.end() && facts->first < id) ++facts;
+    if (facts == facts_.end() || facts->first != id) facts = facts_.try_emplace(facts, id);
+    Read(record, facts->second);
+    if (stamp == stamps.end() || stamp->first != record.node().workflow_set())
+      stamp = stamps.try_emplace(record.node().workflow_set()).first;
+    ++stamp->second.members;
+    stamp->second.newest = std::max(stamp->second.newest, facts->second.changed);
+  }
+  // A node that comes back after it was dead is new.
+  if (facts_.size() > members)
+    std::erase_if(facts_, [&](const auto& entry) { return entry.second.seen != round_; });
+  for (const auto& [id, move] : RunningMoves(state.plans())) {
+    const auto known = state.nodes().find(id);
+    if (known == state.nodes().end()) continue;
+    const v1::Node& node = known->second.node();
+    if (const auto set = stamps.find(node.workflow_set()); set != stamps.end())
+      set->second.moves.emplace_back(id, DrainsFirst(*move, node));
+  }
+  for (const auto& [key, limits] : state.pool_limits()) {
+    if (const auto set = stamps.find(key.first); set != stamps.end())
+      set->second.limits.emplace_back(key.second, limits.min_instances(), limits.max_instances());
+  }
+  std::uint64_t newest_workflow = 0;
+  for (const auto& [app_id, record] : state.workflows())
+    newest_workflow = std::max(newest_workflow, record.revision());
+  for (auto& [set, read] : stamps) {
+    read.workflows = state.workflows().size();
+    read.newest_workflow = newest_workflow;
+  }
+  return stamps;
+}
+
+void Assigner::Compute(const StateMachine& state, const std::string& workflow_set, Set& set) const {
+  const std::map<std::string, bool> moving(set.stamp.moves.begin(), set.stamp.moves.end());
+  std::vector<Group> groups = MakeGroups(state, workflow_set);
+  std::vector<Instance> instances;
+  for (const auto& [id, record] : state.nodes()) {
+    if (!IsMember(record.node()) || record.node().workflow_set() != workflow_set) continue;
+    const auto move = moving.find(id);
+    if (move != moving.end() && move->second) continue;
+    const Facts& facts = facts_.at(id);
+    instances.push_back({.record = &record,
+                         .assigned_pool = &facts.pool,
+                         .assigned_stage = &facts.stage,
+                         .moving = move != moving.end()});
+  }
+  for (Instance& instance : instances) Settle(instance, groups);
+  PlaceFree(instances, groups, /*pinned=*/true);
+  PlaceFree(instances, groups, /*pinned=*/false);
+  TakeSpare(instances, groups);
+  FillEmptyStages(instances, groups);
+  set.answer.Clear();
+  for (const Instance& instance : instances) AddIfChanged(instance, set.answer);
+}
+
+v1::Assign Assigner::Plan(const StateMachine& state) {
+  ++round_;
   v1::Assign plan;
   plan.set_base_revision(state.revision());
-  std::map<std::string, const v1::Move*> moving;
-  for (const v1::Plan& each : state.plans()) {
-    if (HasEnded(each)) continue;
-    for (const v1::Move& move : each.moves()) moving[move.node_id()] = &move;
-  }
-  std::map<std::string, std::vector<Instance>> sets;
-  for (const auto& [node_id, record] : state.nodes()) {
-    const v1::Node& node = record.node();
-    if (node.role() != v1::INSTANCE || !IsAlive(node)) continue;
-    const auto move = moving.find(node_id);
-    if (move != moving.end() && DrainsFirst(*move->second, node)) continue;
-    sets[node.workflow_set()].push_back({.record = &record});
-  }
-  for (auto& [workflow_set, instances] : sets) {
-    std::vector<Group> groups = MakeGroups(state, workflow_set);
-    for (Instance& instance : instances)
-      Settle(instance, moving.contains(instance.node().node_id()), groups);
-    PlaceFree(instances, groups, /*pinned=*/true);
-    PlaceFree(instances, groups, /*pinned=*/false);
-    TakeSpare(instances, groups);
-    FillEmptyStages(instances, groups);
-    for (const Instance& instance : instances) AddIfChanged(instance, plan);
+  plan.set_base_plan_revision(state.plan_revision());
+  const std::map<std::string, Stamp> stamps = ReadAll(state);
+  std::erase_if(sets_, [&](const auto& entry) { return !stamps.contains(entry.first); });
+  for (const auto& [name, stamp] : stamps) {
+    Set& set = sets_[name];
+    if (set.stamp != stamp) {
+      set.stamp = stamp;
+      Compute(state, name, set);
+      ++computed_sets_;
+    }
+    plan.mutable_assignments()->MergeFrom(set.answer);
   }
   return plan;
 }

@@ -1,14 +1,19 @@
 // The assigner decides which stage each instance serves.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "nodemanager/state/state_machine.h"
 #include "onepiece/v1/node_manager_state.pb.h"
 
 namespace onepiece::nodemanager {
 
-/// Returns the changes that bring every live instance to the stage that it shall serve. There are
-/// no assignments in it when nothing has to change. It is a pure function: the same state gives the
-/// same answer.
+/// Plans which stage each instance serves.
 ///
 /// Each workflow set is assigned by itself. An instance belongs to a pool (pools.h), and serves all
 /// applications of the pool with the model of each:
@@ -27,6 +32,56 @@ namespace onepiece::nodemanager {
 /// stays), those whose placement is pinned or removed, and those that could not load their model.
 /// An instance that could not load its model does not count, so another one is tried. After two
 /// failures the model is to blame. Both then count, and no third instance is spent.
-v1::Assign PlanAssignments(const StateMachine& state);
+///
+/// It remembers what it has read and answered, and computes only those workflow sets anew in which
+/// something has changed that matters here. So a report that only says READY costs one look at the
+/// revision of each node.
+///
+/// Threading: thread-compatible.
+/// Invariants: the answer is a pure function of the state. What it remembers only makes it faster.
+class Assigner {
+ public:
+  /// Returns the changes that bring every live instance to the stage that it shall serve. There are
+  /// no assignments in it when nothing has to change.
+  /// REQUIRES: the states of all calls are of one log, each as old as the last one or newer.
+  v1::Assign Plan(const StateMachine& state);
+  /// How many times a workflow set was computed anew.
+  [[nodiscard]] std::uint64_t computed_sets() const { return computed_sets_; }
+
+ private:
+  // What was read of an instance.
+  struct Facts {
+    std::uint64_t revision = 0;  // Of the record that was read last.
+    std::string inputs;          // All of the record that matters here, as bytes.
+    std::uint64_t changed = 0;   // The round in which `inputs` changed last.
+    std::uint64_t seen = 0;      // The round in which it was alive last.
+    std::string pool, stage;     // Of its assignment: the pool's id, and the stage as bytes.
+  };
+  // What a set was planned for. When nothing in it has changed, the answer has not either.
+  struct Stamp {
+    // A member that has changed or is new has a higher number than all members had. If none has,
+    // members can only have left, and then there are fewer.
+    std::size_t members = 0;
+    std::uint64_t newest = 0;  // The highest Facts::changed of the members.
+    // The same for workflows.
+    std::size_t workflows = 0;
+    std::uint64_t newest_workflow = 0;
+    std::vector<std::tuple<std::string, int, int>> limits;  // Pool, minimum, maximum.
+    std::vector<std::pair<std::string, bool>> moves;  // Nodes of plans, and whether they drain.
+    bool operator==(const Stamp&) const = default;
+  };
+  struct Set {
+    Stamp stamp;
+    google::protobuf::RepeatedPtrField<v1::NodeAssignment> answer;
+  };
+
+  void Read(const v1::NodeRecord& record, Facts& facts) const;
+  std::map<std::string, Stamp> ReadAll(const StateMachine& state);
+  void Compute(const StateMachine& state, const std::string& workflow_set, Set& set) const;
+
+  std::uint64_t round_ = 0, computed_sets_ = 0;
+  std::map<std::string, Facts> facts_;  // By node id.
+  std::map<std::string, Set> sets_;
+};
 
 }  // namespace onepiece::nodemanager

@@ -12,7 +12,6 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
-#include "nodemanager/assignment/assigner.h"
 #include "nodemanager/assignment/pools.h"
 
 namespace onepiece::nodemanager {
@@ -194,7 +193,7 @@ void Controller::Reassign() {
   // The count is read before ProposeAssignments() reads the state. So the plan follows every change
   // that is counted here.
   assign_done_ = assign_wanted_;
-  // It retries when the state changed meanwhile. CheckLiveness() assigns what is still left.
+  // It retries when what it had read changed meanwhile. CheckLiveness() assigns what is still left.
   for (int attempt = 0; attempt < 3; ++attempt) {
     if (ProposeAssignments()) return;
   }
@@ -202,7 +201,8 @@ void Controller::Reassign() {
 
 bool Controller::ProposeAssignments() {
   v1::Command command;
-  Read([&](const StateMachine& state) { *command.mutable_assign() = PlanAssignments(state); });
+  Assigner& assigner = assigner_;
+  Read([&](const StateMachine& state) { *command.mutable_assign() = assigner.Plan(state); });
   if (command.assign().assignments().empty()) return true;
   if (const auto result = ProposeAlone(command); !result.ok()) {
     spdlog::warn("op=assign error=\"{}\"", base::Message(result.status()));

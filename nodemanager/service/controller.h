@@ -15,6 +15,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "nodemanager/assignment/assigner.h"
 #include "nodemanager/service/elastic_controller.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
@@ -150,7 +151,7 @@ class Controller {
   void StartPlan();
   void CountEnd(const v1::AdvanceMove& step);
   void Reassign();
-  bool ProposeAssignments();
+  bool ProposeAssignments() ABSL_EXCLUSIVE_LOCKS_REQUIRED(assign_mutex_);
   void Notify();
   void Work(const std::stop_token& stop);
   base::Duration DoDuties();  // Returns the time until they are due again.
@@ -170,6 +171,7 @@ class Controller {
   base::Mutex assign_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
   // The number of the newest change that a plan made after that change has followed.
   std::uint64_t assign_done_ ABSL_GUARDED_BY(assign_mutex_) = 0;
+  Assigner assigner_ ABSL_GUARDED_BY(assign_mutex_);
   std::atomic<std::uint64_t> assign_wanted_{0};  // Counts the changes that a plan must follow.
 
   // Guards nothing: the waiters' conditions are atomic. It keeps a notification from falling

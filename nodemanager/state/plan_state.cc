@@ -64,6 +64,15 @@ const v1::Move* FindMove(const std::deque<v1::Plan>& plans, const std::string& n
   return nullptr;
 }
 
+std::map<std::string, const v1::Move*> RunningMoves(const std::deque<v1::Plan>& plans) {
+  std::map<std::string, const v1::Move*> running;
+  for (const v1::Plan& plan : plans) {
+    if (HasEnded(plan)) continue;
+    for (const v1::Move& move : plan.moves()) running.emplace(move.node_id(), &move);
+  }
+  return running;
+}
+
 const v1::Plan* FindPlan(const std::deque<v1::Plan>& plans, const std::string& plan_id) {
   const auto it = std::find_if(plans.begin(), plans.end(),
                                [&](const v1::Plan& plan) { return plan.plan_id() == plan_id; });

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 
 #include "cluster/base/status.h"
@@ -32,6 +33,8 @@ bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to);
 v1::Plan::State StateOf(const v1::Plan& plan);
 /// The node's move in a plan that has not ended, or null. A node has one such move at most.
 const v1::Move* FindMove(const std::deque<v1::Plan>& plans, const std::string& node_id);
+/// All such moves by node, for whoever looks at many nodes. They point into `plans`.
+std::map<std::string, const v1::Move*> RunningMoves(const std::deque<v1::Plan>& plans);
 /// The plan of this id, or null.
 const v1::Plan* FindPlan(const std::deque<v1::Plan>& plans, const std::string& plan_id);
 /// True when both name the same place. An absent placement equals an empty one.

@@ -403,13 +403,35 @@ absl::Status StateMachine::SetNodeStates(const v1::SetNodeStates& changes) {
   return first;
 }
 
+// Tells whether what the assignments were computed from is still so. Reports of nodes change the
+// revision all the time in a large cluster, so since version 3 only what was read counts.
+absl::Status StateMachine::CheckBase(const v1::Assign& change) const {
+  const auto stale = [](const std::string& message) {
+    return base::MakeError(absl::StatusCode::kAborted, "STALE_REVISION", message);
+  };
+  if (version_ < 3 || change.base_plan_revision() == 0) {
+    return change.base_revision() == revision_
+               ? absl::OkStatus()
+               : stale(absl::StrCat("made for revision ", change.base_revision(), ", now it is ",
+                                    revision_));
+  }
+  if (change.base_plan_revision() != plan_revision_) {
+    return stale(absl::StrCat("made for plan revision ", change.base_plan_revision(),
+                              ", now it is ", plan_revision_));
+  }
+  for (const v1::NodeAssignment& assignment : change.assignments()) {
+    const auto known = nodes_.find(assignment.node_id());
+    if (known == nodes_.end()) continue;  // Assign() says so.
+    if (known->second.node().assignment().epoch() != assignment.base_epoch())
+      return stale(
+          absl::StrCat("node '", assignment.node_id(), "' has got another assignment since"));
+  }
+  return absl::OkStatus();
+}
+
 // Checks everything before it changes anything: an Assign takes effect whole or not at all.
 absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
-  if (change.base_revision() != revision_) {
-    return base::MakeError(
-        absl::StatusCode::kAborted, "STALE_REVISION",
-        absl::StrCat("made for revision ", change.base_revision(), ", now it is ", revision_));
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckBase(change));
   for (const v1::NodeAssignment& assignment : change.assignments()) {
     const auto known = nodes_.find(assignment.node_id());
     if (known == nodes_.end()) return NodeUnknown(assignment.node_id());

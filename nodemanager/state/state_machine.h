@@ -21,7 +21,8 @@ namespace onepiece::nodemanager {
 /// The version of the commands' encoding and meaning. It grows with any change that an older
 /// program would not understand alike. A program applies all versions up to its own, and a leader
 /// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
-/// for each workflow set.
+/// for each workflow set, assignments that only what they depend on makes stale, and moves that go
+/// back alone.
 inline constexpr std::uint32_t kCommandVersion = 3;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
@@ -125,6 +126,7 @@ class StateMachine {
   absl::Status SetNodeState(const v1::SetNodeState& change);
   absl::Status SetNodeStates(const v1::SetNodeStates& changes);
   absl::Status Assign(const v1::Assign& change, std::int64_t time);
+  [[nodiscard]] absl::Status CheckBase(const v1::Assign& change) const;
   absl::Status ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time);
   absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
   absl::Status StartPlan(const v1::Plan& wanted, std::int64_t time);

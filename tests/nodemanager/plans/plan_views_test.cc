@@ -49,7 +49,7 @@ struct Cluster {
       Apply(StateCommand(id, v1::Node::READY));
     }
     v1::Command assign;
-    *assign.mutable_assign() = PlanAssignments(state);
+    *assign.mutable_assign() = Assigner().Plan(state);
     Apply(assign);
     for (const auto& [id, record] : std::map(state.nodes())) {
       if (record.node().role() == v1::INSTANCE)
@@ -126,7 +126,7 @@ struct Cluster {
       }
     }
     v1::Command assign;
-    *assign.mutable_assign() = PlanAssignments(state);
+    *assign.mutable_assign() = Assigner().Plan(state);
     Apply(assign);
     for (const auto& [id, record] : std::map(state.nodes()))
       Apply(StateCommand(id, v1::Node::READY, record.node().assignment().epoch()));

@@ -59,7 +59,7 @@ struct PlanWorld {
     const v1::CommandResult result = Apply(command);
     for (int i = 0; i < 3; ++i) {
       v1::Command assign;
-      *assign.mutable_assign() = PlanAssignments(machine);
+      *assign.mutable_assign() = Assigner().Plan(machine);
       if (assign.assign().assignments().empty()) return result;
       if (i > 0) wrong = "the assigner does not come to rest";
       if (Apply(assign).code() != 0) wrong = "an assignment is refused";

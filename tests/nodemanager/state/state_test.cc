@@ -1,6 +1,7 @@
 #include <QElapsedTimer>
 #include <QtTest>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <map>
 #include <random>
@@ -110,7 +111,7 @@ class StateTest : public QObject {
     std::string table = machine.Routing("default").SerializeAsString();
     std::uint64_t epoch = machine.epoch();
     std::set<v1::Move::Phase> phases;
-    for (int i = 0; i < 4000; ++i) {
+    for (int i = 0; i < 10000; ++i) {
       ApplyNext(machine, RandomCommand(random, machine));
       for (const v1::Plan& plan : machine.plans()) {
         for (const v1::Move& move : plan.moves()) phases.insert(move.phase());
@@ -421,6 +422,53 @@ class StateTest : public QObject {
     ApplyNext(machine, RegisterCommand(MakeNode("j", v1::INSTANCE)));
     QCOMPARE(ApplyNext(machine, command).reason(), std::string("STALE_REVISION"));
     QVERIFY(!machine.nodes().at("i").node().has_assignment());
+  }
+
+  // Since version 3 an assignment outlives what nodes report, but not what it was computed from.
+  void Assign_FailsOnlyWhenWhatItReadHasChanged_data() {
+    QTest::addColumn<std::function<void(StateMachine&)>>("between");
+    QTest::addColumn<QString>("reason");
+    const auto row = [](const char* name, const QString& reason, const v1::Command& command) {
+      QTest::newRow(name) << std::function<void(StateMachine&)>([command](StateMachine& m) {
+        ApplyNext(m, command);
+      }) << reason;
+    };
+    row("a report of the node", "", StateCommand("i", v1::Node::READY));
+    row("a report of another node", "", StateCommand("j", v1::Node::READY));
+    row("a node comes", "STALE_REVISION", RegisterCommand(MakeNode("k", v1::INSTANCE)));
+    row("a node goes", "STALE_REVISION", EndCommand("j"));
+    row("a workflow", "STALE_REVISION", WorkflowCommand(MakeWorkflow("other", {"a"})));
+    row("limits", "STALE_REVISION", LimitsCommand("default", "a/wan/tiny", 1, 0));
+    for (const char* id : {"i", "j"}) {
+      QTest::newRow(id[0] == 'i' ? "another assignment of the node" : "one of another node")
+          << std::function<void(StateMachine&)>([id](StateMachine& m) {
+               ApplyNext(m, AssignCommand(m, id, MakeWorkflow("app", {"b"}).stages(0), "app"));
+             })
+          << QString(id[0] == 'i' ? "STALE_REVISION" : "");
+    }
+  }
+  void Assign_FailsOnlyWhenWhatItReadHasChanged() {
+    QFETCH(std::function<void(StateMachine&)>, between);
+    QFETCH(QString, reason);
+    StateMachine machine;
+    for (const char* id : {"i", "j"})
+      ApplyNext(machine, RegisterCommand(MakeNode(id, v1::INSTANCE)));
+    v1::Command command = AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
+    command.mutable_assign()->set_base_plan_revision(machine.plan_revision());
+    between(machine);
+    QCOMPARE(ApplyNext(machine, command).reason(), reason.toStdString());
+  }
+
+  void Assign_OfVersion2FailsWhenAnythingHasChanged() {
+    StateMachine machine;
+    const auto apply = [&](const v1::Command& command) {
+      return machine.Apply(machine.applied_index() + 1, command, 2).reason();
+    };
+    apply(RegisterCommand(MakeNode("i", v1::INSTANCE)));
+    v1::Command command = AssignCommand(machine, "i", MakeWorkflow("app", {"a"}).stages(0), "app");
+    command.mutable_assign()->set_base_plan_revision(machine.plan_revision());
+    apply(StateCommand("i", v1::Node::READY));
+    QCOMPARE(apply(command), std::string("STALE_REVISION"));
   }
 
   void DeleteWorkflow_LeavesABoundedTrace() {
