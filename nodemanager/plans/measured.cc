@@ -86,11 +86,13 @@ int WorkersOf(const Telemetry& telemetry, const std::string& node_id) {
 
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry) {
   const std::map<std::string, base::MonotonicTime> moved = LastMoves(state, telemetry);
+  const std::map<std::string, const v1::Move*> moves = RunningMoves(state.plans());
   std::vector<InstanceView> instances;
   for (const auto& [id, record] : state.nodes()) {
     const v1::Node& node = record.node();
     if (node.role() != v1::INSTANCE || !IsAlive(node)) continue;
-    const v1::Move* move = FindMove(state.plans(), id);
+    const auto running = moves.find(id);
+    const v1::Move* move = running == moves.end() ? nullptr : running->second;
     const v1::Activity activity = ActivityOf(record, telemetry.window->Last(id));
     const bool serves_nobody = activity == v1::QUARANTINED || activity == v1::STUCK;
     InstanceView view{.node_id = id, .pinned_stage = node.pinned_stage()};

@@ -25,6 +25,18 @@ int WorkersOf(const Telemetry& telemetry, const std::string& node_id);
 /// Instances that cannot load their model do not count.
 std::map<std::pair<std::string, std::string>, int> CountInstances(const StateMachine& state);
 
+/// The moves that have not ended and count at one place.
+struct MoveCounts {
+  int leaving = 0;    ///< They take an instance from there.
+  int arriving = 0;   ///< They bring an idle instance.
+  int under_way = 0;  ///< How many of both are under way.
+};
+/// By place. A move counts at the place that loses the instance, or, when the instance is idle, at
+/// the place that gets it.
+std::map<std::pair<std::string, std::string>, MoveCounts> CountMoves(const StateMachine& state);
+/// The place where the move counts.
+std::pair<std::string, std::string> CountedPlace(const StateMachine& state, const v1::Move& move);
+
 /// The live instances, each where its placement or the plan under way puts it. An instance that is
 /// on its way counts where it goes, and its utilisation is unknown until it works there.
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry);

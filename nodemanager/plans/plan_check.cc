@@ -140,14 +140,35 @@ absl::Status CheckBounds(const StateMachine& state, const v1::Plan& plan) {
 }  // namespace
 
 std::map<Place, int> CountInstances(const StateMachine& state) {
+  const std::map<std::string, const v1::Move*> moves = RunningMoves(state.plans());
   std::map<Place, int> counts;
   for (const auto& [id, record] : state.nodes()) {
     if (record.node().role() != v1::INSTANCE || !IsAlive(record.node()) || record.load_failed())
       continue;
-    const v1::Move* move = FindMove(state.plans(), id);
-    const bool leaves = move != nullptr &&
-                        (move->phase() == v1::Move::PENDING || move->phase() == v1::Move::DRAINING);
-    ++counts[PlaceOf(record, leaves ? move->to() : PlacementOf(record))];
+    const auto move = moves.find(id);
+    const bool leaves = move != moves.end() && (move->second->phase() == v1::Move::PENDING ||
+                                                move->second->phase() == v1::Move::DRAINING);
+    ++counts[PlaceOf(record, leaves ? move->second->to() : PlacementOf(record))];
+  }
+  return counts;
+}
+
+Place CountedPlace(const StateMachine& state, const v1::Move& move) {
+  const auto known = state.nodes().find(move.node_id());
+  // A node that has been forgotten since belongs to no set any more.
+  const v1::NodeRecord& record =
+      known == state.nodes().end() ? v1::NodeRecord::default_instance() : known->second;
+  return PlaceOf(record, move.from().pool().empty() ? move.to() : move.from());
+}
+
+std::map<Place, MoveCounts> CountMoves(const StateMachine& state) {
+  std::map<Place, MoveCounts> counts;
+  for (const auto& [id, move] : RunningMoves(state.plans())) {
+    const v1::Move::Phase phase = move->phase();
+    if (phase != v1::Move::PENDING && !IsUnderWay(phase)) continue;
+    MoveCounts& place = counts[CountedPlace(state, *move)];
+    ++(move->from().pool().empty() ? place.arriving : place.leaving);
+    place.under_way += IsUnderWay(phase) ? 1 : 0;
   }
   return counts;
 }

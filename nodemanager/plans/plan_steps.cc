@@ -17,22 +17,22 @@
 namespace onepiece::nodemanager {
 namespace {
 
+using Place = std::pair<std::string, std::string>;  // Workflow set and pool id.
+
 class Steps {
  public:
   Steps(const StateMachine& state, const Telemetry& telemetry, const v1::ElasticityConfig& config)
       : state_(state),
         telemetry_(telemetry),
+        config_(config),
         pools_(PoolsOf(state, "")),  // Every set has the same pools, and limits do not matter here.
-        max_moves_(std::max(1, config.max_moves())),
         timeout_(base::FromSeconds(config.move_timeout_s())) {}
 
   std::vector<v1::Command> Make() {
-    for (const v1::Plan& plan : state_.plans()) {
-      if (HasEnded(plan)) continue;
-      under_way_ += static_cast<int>(
-          std::count_if(plan.moves().begin(), plan.moves().end(),
-                        [](const v1::Move& move) { return IsUnderWay(move.phase()); }));
-    }
+    if (std::ranges::all_of(state_.plans(), HasEnded)) return {};
+    moves_ = CountMoves(state_);
+    counts_ = CountInstances(state_);
+    for (const auto& [place, moves] : moves_) under_way_ += moves.under_way;
     for (const v1::Plan& plan : state_.plans()) Step(plan);
     return std::move(commands_);
   }
@@ -70,15 +70,11 @@ class Steps {
     const v1::NodeRecord* node = Alive(move);
     switch (move.phase()) {
       case v1::Move::PENDING:
-        // A dead node takes none of the max_moves turns from the others.
-        if (node == nullptr || under_way_ >= max_moves_) return;
-        if (!NeedsDrain(*node, move.to())) {
-          ++under_way_;
-          return Advance(plan, move, v1::Move::SWITCHING);
-        }
+        // A dead node takes no turn from the others.
+        if (node == nullptr || !IsItsTurn(move)) return;
+        if (!NeedsDrain(*node, move.to())) return Begin(plan, move, v1::Move::SWITCHING);
         if (LeavesTooFew(plan, *node)) return;
-        ++under_way_;
-        return Advance(plan, move, v1::Move::DRAINING);
+        return Begin(plan, move, v1::Move::DRAINING);
       case v1::Move::DRAINING:
         if (node == nullptr) return Advance(plan, move, v1::Move::SWITCHING, "it has died");
         // A new incarnation has no assignment and so holds nothing to drain.
@@ -92,6 +88,20 @@ class Steps {
       default:
         return;
     }
+  }
+
+  // With max_moves the moves of all pools wait for each other. Otherwise only those do that count
+  // at the same pool.
+  [[nodiscard]] bool IsItsTurn(const v1::Move& move) {
+    if (config_.max_moves() > 0) return under_way_ < config_.max_moves();
+    const std::pair place = CountedPlace(state_, move);
+    const MoveCounts& moves = moves_[place];
+    return moves.under_way < MoveShare(config_, counts_[place] + moves.leaving);
+  }
+  void Begin(const v1::Plan& plan, const v1::Move& move, v1::Move::Phase to) {
+    ++under_way_;
+    ++moves_[CountedPlace(state_, move)].under_way;
+    Advance(plan, move, to);
   }
 
   void StepBack(const v1::Plan& plan, const v1::Move& move) {
@@ -119,7 +129,7 @@ class Steps {
   }
 
   // Says why the move cannot go on, or nothing when it can.
-  [[nodiscard]] std::string Trouble(const v1::Plan& plan, const v1::Move& move) const {
+  [[nodiscard]] std::string Trouble(const v1::Plan& plan, const v1::Move& move) {
     if (move.phase() != v1::Move::PENDING && !IsUnderWay(move.phase())) return "";
     if (IsGone(move.to())) return GoneText(move.to());
     const v1::NodeRecord* node = Alive(move);
@@ -160,12 +170,13 @@ class Steps {
   // True when the node's pool would end below its minimum and the plan takes more instances from
   // that pool than it brings. CompletePlan() has checked that once, but other instances may have
   // gone since. The move then waits.
-  [[nodiscard]] bool LeavesTooFew(const v1::Plan& plan, const v1::NodeRecord& record) const {
+  [[nodiscard]] bool LeavesTooFew(const v1::Plan& plan, const v1::NodeRecord& record) {
     const v1::Node& node = record.node();
     if (record.load_failed()) return false;
     const std::pair place(node.workflow_set(), AssignedPool(node));
-    const std::vector<Pool> pools = PoolsOf(state_, place.first);
-    const Pool* pool = FindPool(pools, place.second);
+    const auto [pools, is_new] = set_pools_.try_emplace(place.first);
+    if (is_new) pools->second = PoolsOf(state_, place.first);
+    const Pool* pool = FindPool(pools->second, place.second);
     if (pool == nullptr) return false;
     int taken = 0;
     for (const v1::Move& move : plan.moves()) {
@@ -176,27 +187,37 @@ class Steps {
     }
     // CountInstances() counts a PENDING move at its destination already. So all moves of one step
     // see the pool as it will be.
-    const std::map<std::pair<std::string, std::string>, int> counts = CountInstances(state_);
-    const auto found = counts.find(place);
-    return taken > 0 && (found == counts.end() ? 0 : found->second) < pool->min_instances;
+    const auto found = counts_.find(place);
+    return taken > 0 && (found == counts_.end() ? 0 : found->second) < pool->min_instances;
   }
 
   // Says what a draining node still waits for, or nothing. A node of its set that may go by an
   // older table may still send to it. The node itself says when it holds nothing any more.
-  [[nodiscard]] std::string WaitsFor(const v1::NodeRecord& record) const {
+  [[nodiscard]] std::string WaitsFor(const v1::NodeRecord& record) {
     const v1::Node& node = record.node();
-    for (const auto& [id, other] : state_.nodes()) {
-      const v1::Role role = other.node().role();
-      const bool sends = role == v1::PROXY || role == v1::INSTANCE || role == v1::DATABASE;
-      if (id == node.node_id() || !sends || !IsAlive(other.node()) ||
-          other.node().workflow_set() != node.workflow_set())
-        continue;
-      const std::uint64_t epoch = telemetry_.routing_epoch ? telemetry_.routing_epoch(id) : 0;
-      if (epoch < node.assignment().epoch())
+    for (const auto& [epoch, id] : LastToFollow(node.workflow_set())) {
+      if (id != node.node_id() && epoch < node.assignment().epoch())
         return absl::StrCat("node ", id, " has not said that it goes by routing epoch ",
                             node.assignment().epoch());
     }
     return record.drained() ? "" : "it still holds work";
+  }
+
+  using Follower = std::pair<std::uint64_t, std::string>;  // A routing epoch, and who goes by it.
+  // The two senders of the set that go by the oldest tables. Two, because a node that drains does
+  // not wait for itself. All drains of a step share the look at the nodes.
+  const std::vector<Follower>& LastToFollow(const std::string& workflow_set) {
+    const auto [last, is_new] = followers_.try_emplace(workflow_set);
+    if (!is_new) return last->second;
+    for (const auto& [id, other] : state_.nodes()) {
+      const v1::Role role = other.node().role();
+      const bool sends = role == v1::PROXY || role == v1::INSTANCE || role == v1::DATABASE;
+      if (!sends || !IsAlive(other.node()) || other.node().workflow_set() != workflow_set) continue;
+      last->second.emplace_back(telemetry_.routing_epoch ? telemetry_.routing_epoch(id) : 0, id);
+      std::ranges::sort(last->second);
+      if (last->second.size() > 2) last->second.pop_back();
+    }
+    return last->second;
   }
 
   static bool HasArrived(const v1::NodeRecord* record, const v1::Placement& place) {
@@ -265,10 +286,15 @@ class Steps {
 
   const StateMachine& state_;
   const Telemetry& telemetry_;
+  const v1::ElasticityConfig& config_;
   const std::vector<Pool> pools_;
-  const int max_moves_;
   const base::Duration timeout_;
+  std::map<Place, MoveCounts> moves_;
+  std::map<Place, int> counts_;  // Instances.
   int under_way_ = 0;
+  // Computed when they are needed: by workflow set.
+  std::map<std::string, std::vector<Pool>> set_pools_;
+  std::map<std::string, std::vector<Follower>> followers_;
   std::vector<v1::Command> commands_;
 };
 

@@ -52,44 +52,66 @@ void AddPools(const StateMachine& state, const Telemetry& telemetry, const std::
   SetWorkers(added.model, set, view.instances);
 }
 
-// Adds when plans of any kind last changed each pool, and what the plans of policies did within
-// `memory`.
-void AddHistory(const StateMachine& state, const Telemetry& telemetry, base::Duration memory,
-                PolicyView& view) {
-  std::map<Place, base::MonotonicTime> changed;
+// Whether the plan's moves to a place have come back.
+struct Outcome {
+  bool failed = false, other = false;
+};
+
+// Adds what the plans of policies did within `memory`: their moves to the view, and to
+// `failed_plans` the places to which none of a plan's moves has gone well.
+void AddPast(const StateMachine& state, const v1::Plan& plan, base::MonotonicTime at,
+             std::map<Place, int>& failed_plans, PolicyView& view) {
+  std::map<Place, Outcome> outcomes;
+  for (const v1::Move& move : plan.moves()) {
+    const Place from = PlaceThen(state, move.node_id(), move.from());
+    const Place to = PlaceThen(state, move.node_id(), move.to());
+    if (move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED) {
+      outcomes[to].failed = true;
+      continue;
+    }
+    outcomes[to].other = true;
+    if (move.phase() == v1::Move::PENDING) continue;
+    view.past.push_back({.at = at,
+                         .node_id = move.node_id(),
+                         .from_pool = from.second,
+                         .to_pool = to.second,
+                         .from_set = from.first,
+                         .to_set = to.first});
+  }
+  for (const auto& [place, outcome] : outcomes) {
+    if (outcome.failed && !outcome.other) ++failed_plans[place];
+  }
+}
+
+// Adds when plans of any kind changed each pool within a cooldown, and what the plans of policies
+// did within kFlappingWindows.
+void AddHistory(const StateMachine& state, const Telemetry& telemetry,
+                const v1::ElasticityConfig& config, PolicyView& view) {
+  const base::Duration memory = base::FromSeconds(kFlappingWindows * config.window_s());
+  std::map<Place, std::vector<base::MonotonicTime>> changes;
   std::map<Place, int> failed_plans;
   for (const v1::Plan& plan : state.plans()) {
-    std::set<Place> failed;
     for (const v1::Move& move : plan.moves()) {
-      if (move.phase() == v1::Move::PENDING) continue;
-      const Place from = PlaceThen(state, move.node_id(), move.from());
-      const Place to = PlaceThen(state, move.node_id(), move.to());
-      // A move that was reverted has changed both pools too.
-      const base::MonotonicTime moved =
-          telemetry.now - telemetry.ages->AgeOf(plan, move, telemetry.now);
-      for (const Place& place : {from, to}) {
-        const auto [known, is_new] = changed.try_emplace(place, moved);
-        if (!is_new) known->second = std::max(known->second, moved);
-      }
-      const base::MonotonicTime at = telemetry.now - telemetry.ages->AgeOf(plan, telemetry.now);
-      if (!plan.actor().starts_with("policy:") || telemetry.now - at > memory) continue;
-      if (move.phase() == v1::Move::REVERTED || move.phase() == v1::Move::FAILED) {
-        failed.insert(to);
+      const base::Duration age = telemetry.ages->AgeOf(plan, move, telemetry.now);
+      if (move.phase() == v1::Move::PENDING || age > base::FromSeconds(config.cooldown_s()))
         continue;
-      }
-      view.past.push_back({.at = at,
-                           .node_id = move.node_id(),
-                           .from_pool = from.second,
-                           .to_pool = to.second,
-                           .from_set = from.first,
-                           .to_set = to.first});
+      // A move that was reverted has changed both pools too.
+      for (const v1::Placement* placement : {&move.from(), &move.to()})
+        changes[PlaceThen(state, move.node_id(), *placement)].push_back(telemetry.now - age);
     }
-    for (const Place& place : failed) ++failed_plans[place];
+    const base::Duration age = telemetry.ages->AgeOf(plan, telemetry.now);
+    if (plan.actor().starts_with("policy:") && age <= memory)
+      AddPast(state, plan, telemetry.now - age, failed_plans, view);
   }
+  const std::map<Place, MoveCounts> moves = CountMoves(state);
   for (PoolView& pool : view.pools) {
-    pool.failed_plans = failed_plans[{pool.workflow_set, pool.id}];
-    if (const auto last = changed.find({pool.workflow_set, pool.id}); last != changed.end())
-      pool.changed = last->second;
+    const Place place = {pool.workflow_set, pool.id};
+    pool.failed_plans = failed_plans[place];
+    pool.changes = std::move(changes[place]);
+    if (const auto counts = moves.find(place); counts != moves.end()) {
+      pool.leaving = counts->second.leaving;
+      pool.arriving = counts->second.arriving;
+    }
   }
 }
 
@@ -102,7 +124,7 @@ PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
   view.instances = PlacedInstances(state, telemetry);
   for (const std::string& set : WorkflowSets(state))
     AddPools(state, telemetry, set, PoolsOf(state, set), view);
-  AddHistory(state, telemetry, base::FromSeconds(kFlappingWindows * config.window_s()), view);
+  AddHistory(state, telemetry, config, view);
   for (const v1::Plan& plan : state.plans()) {
     if (HasEnded(plan)) continue;
     for (const v1::Move& move : plan.moves())

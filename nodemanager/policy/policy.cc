@@ -52,15 +52,23 @@ absl::StatusOr<v1::ElasticityConfig> CompleteElasticity(v1::ElasticityConfig con
       Complete("interval_s", interval, std::min(window / 10, 10.0), 0.1, kDay));
   ONEPIECE_RETURN_IF_ERROR(Complete("move_timeout_s", timeout, 300, 1, kDay));
   if (config.max_moves() < 0 || config.max_moves() > 1000)
-    return Bad("max_moves", config.max_moves(), "1 to 1000, or 0 for the default");
-  if (config.max_moves() == 0) config.set_max_moves(1);
+    return Bad("max_moves", config.max_moves(),
+               "1 to 1000, or 0 for elasticity.max_move_share of each pool");
+  double share = config.max_move_share();
+  ONEPIECE_RETURN_IF_ERROR(Complete("max_move_share", share, 0.1, 0.001, 1));
   config.set_window_s(window);
   config.set_threshold(threshold);
   config.set_low_threshold(low);
   config.set_cooldown_s(cooldown);
   config.set_interval_s(interval);
   config.set_move_timeout_s(timeout);
+  config.set_max_move_share(share);
   return config;
+}
+
+int MoveShare(const v1::ElasticityConfig& config, int instances) {
+  // Without the addend a tenth of 30 might be 2.999….
+  return std::max(1, static_cast<int>(config.max_move_share() * instances + 1e-9));
 }
 
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(const v1::ElasticityConfig& config) {

@@ -53,7 +53,13 @@ struct PoolView {
   int unloadable = 0;  ///< Instances there that could not load its model.
   /// How many automatic plans with moves to it were reverted in the last kFlappingWindows windows.
   int failed_plans = 0;
-  std::optional<base::MonotonicTime> changed;  ///< Its last change of size.
+  /// When an instance came or left, once for each, as far back as a cooldown. In any order.
+  std::vector<base::MonotonicTime> changes;
+  /// The moves that have not ended and take an instance from here to elsewhere. It counts there
+  /// already.
+  int leaving = 0;
+  /// The moves that have not ended and bring an idle instance.
+  int arriving = 0;
 };
 
 /// One workflow set's load.
@@ -62,9 +68,9 @@ struct SetView {
   capacity::Model model;  ///< Pools by PoolView::id, demand as measured over the window.
 };
 
-/// Policies look back at the moves of this many windows. A pool that gives an instance to another
-/// pool and takes one back within that time is flapping. It then gives none and takes idle ones
-/// only.
+/// Policies look back at the moves of this many windows. A pool that gives instances to another
+/// pool and takes as many back within that time is flapping when they are MoveShare() or more. It
+/// then gives none and takes idle ones only.
 inline constexpr int kFlappingWindows = 4;
 
 struct PastMove {
@@ -111,6 +117,11 @@ class Policy {
 /// Fills the defaults into the configuration.
 /// Errors: INVALID_ARGUMENT (BAD_ELASTICITY, which names the field).
 absl::StatusOr<v1::ElasticityConfig> CompleteElasticity(v1::ElasticityConfig config);
+
+/// How many instances of a pool that has `instances` may change their place at a time:
+/// max_move_share of them, but at least one.
+/// REQUIRES: `config` is complete.
+int MoveShare(const v1::ElasticityConfig& config, int instances);
 
 /// Makes the policy that `config` names: "utilization" or "static".
 /// REQUIRES: `config` is complete.

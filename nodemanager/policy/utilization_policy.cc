@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,11 @@ struct Instance {
   bool used = false;  // A move of this decision takes it, alone or with others.
 };
 
+double Share(double load, double workers) {
+  if (load <= 0) return 0;
+  return workers > 0 ? load / workers : kInfinity;
+}
+
 // A pool as the moves of this decision leave it.
 struct PoolState {
   const PoolView* view = nullptr;
@@ -37,6 +43,7 @@ struct PoolState {
   int useless = 0;    // Instances that are there and serve nobody.
   double workers = 0;
   double load = 0;       // How many workers the offered work keeps busy.
+  double most_load = 0;  // The same, if the instances that were not measured are busy.
   double drain_s = 0;    // How long an instance goes on computing when it is told to stop.
   int unmeasured = 0;    // Instances that were not measured for long enough.
   bool unknown = false;  // Too few jobs were measured.
@@ -44,15 +51,17 @@ struct PoolState {
   // turned away. served: some application meets none.
   bool turned_away = false, served = false;
   bool asked_for = false;  // Somebody in its set wants jobs that need it.
-  bool flapping = false, cooling = false, settling = false;
+  bool flapping = false;
+  // How many instances it may exchange in a cooldown, and how many may be on their way at a time.
+  int share = 1;
+  int cooling = 0, settling = 0;  // Its changes in the last cooldown, and in the last kSettles.
+  int under_way = 0;              // Moves that take an instance from it, or bring it an idle one.
   bool gave = false, received = false;  // By a move of this decision.
   bool given_up = false;                // This decision can do no more for it.
 
-  [[nodiscard]] double BusyWith(double other_workers) const {
-    if (load <= 0) return 0;
-    return other_workers > 0 ? load / other_workers : kInfinity;
-  }
-  [[nodiscard]] double Busy() const { return BusyWith(workers); }
+  [[nodiscard]] double Busy() const { return Share(load, workers); }
+  // How busy it is at most when it has given so many workers.
+  [[nodiscard]] double BusyWithout(double given) const { return Share(most_load, workers - given); }
   // If the limits contradict each other, the maximum counts here: no move ever exceeds it.
   [[nodiscard]] bool AtMaximum() const {
     return view->max_instances > 0 && instances + useless >= view->max_instances;
@@ -63,6 +72,10 @@ struct PoolState {
   // The utilisation of its instances says enough about a pool with few jobs, such as one with long
   // jobs.
   [[nodiscard]] bool Known() const { return instances == 0 ? !unknown : unmeasured < instances; }
+  // In a large pool there is always somebody who was not measured.
+  [[nodiscard]] bool IsMeasured() const { return !unknown && unmeasured < share; }
+  [[nodiscard]] bool IsCooling() const { return cooling >= share; }
+  [[nodiscard]] bool IsSettling() const { return settling >= share; }
   [[nodiscard]] bool IsBroken() const {
     return view->unloadable >= kEnoughFailures || view->failed_plans >= kEnoughFailures;
   }
@@ -105,9 +118,17 @@ class Decider {
   std::vector<Instance*> Pick(const std::string& workflow_set, const std::string& pool,
                               std::string_view stage);
   void Move(Instance& instance, PoolState* from, PoolState* to, std::string reason);
+  [[nodiscard]] bool HasTotal() const { return config_.max_moves() > 0; }
+  // How many moves may still begin. Without a total, each pool has a budget of its own.
   [[nodiscard]] int Budget() const {
+    if (!HasTotal()) return std::numeric_limits<int>::max();
     return config_.max_moves() - view_.moves_under_way - static_cast<int>(decision_.moves.size());
   }
+  // How many of them may take an instance from the pool, or bring it an idle one.
+  [[nodiscard]] int BudgetOf(const PoolState& pool) const {
+    return HasTotal() ? Budget() : pool.share - pool.under_way;
+  }
+  void ReadChanges(PoolState& pool) const;
   [[nodiscard]] std::string Name(const PoolState& pool) const;
   void Note(const std::string& text);
 
@@ -122,17 +143,24 @@ class Decider {
 Decider::Decider(const PolicyView& view, const v1::ElasticityConfig& config)
     : view_(view), config_(config) {
   for (const PoolView& pool : view.pools) {
-    PoolState state{.view = &pool};
-    const auto changed_within = [&](double seconds) {
-      return pool.changed.has_value() && view.now - *pool.changed < base::FromSeconds(seconds);
-    };
-    state.cooling = changed_within(config.cooldown_s());
-    state.settling = changed_within(std::min(config.cooldown_s(), kSettles * config.window_s()));
-    pools_.try_emplace({pool.workflow_set, pool.id}, state);
+    pools_.try_emplace({pool.workflow_set, pool.id}, PoolState{.view = &pool});
   }
   ReadInstances();
+  for (auto& [key, pool] : pools_) ReadChanges(pool);
   ReadLoads();
   ReadPast();
+}
+
+void Decider::ReadChanges(PoolState& pool) const {
+  const auto changes_within = [&](double seconds) {
+    return static_cast<int>(std::ranges::count_if(pool.view->changes, [&](base::MonotonicTime at) {
+      return view_.now - at < base::FromSeconds(seconds);
+    }));
+  };
+  pool.share = MoveShare(config_, pool.instances + pool.view->leaving);
+  pool.cooling = changes_within(config_.cooldown_s());
+  pool.settling = changes_within(std::min(config_.cooldown_s(), kSettles * config_.window_s()));
+  pool.under_way = pool.view->leaving + pool.view->arriving;
 }
 
 void Decider::ReadInstances() {
@@ -150,8 +178,10 @@ void Decider::ReadInstances() {
     pool.workers += instance.workers;
     if (instance.utilization.has_value() && std::isfinite(*instance.utilization)) {
       pool.load += std::clamp(*instance.utilization, 0.0, 1.0) * instance.workers;
+      pool.most_load += std::clamp(*instance.utilization, 0.0, 1.0) * instance.workers;
     } else {
       ++pool.unmeasured;
+      pool.most_load += instance.workers;
     }
   }
 }
@@ -196,7 +226,10 @@ void Decider::ReadLoadsOf(const SetView& set) {
   for (const auto& [id, pool] : pools) {
     const auto load = loads.find(pool->view->id);
     // What is offered can be more than what the instances are busy with, when jobs are rejected.
-    if (!pool->unknown && load != loads.end()) pool->load = std::max(pool->load, load->second);
+    if (!pool->unknown && load != loads.end()) {
+      pool->load = std::max(pool->load, load->second);
+      pool->most_load = std::max(pool->most_load, load->second);
+    }
     pool->asked_for = pool->load > 0;
   }
   for (const capacity::App& app : model.apps) ReadApp(app, busy, pools);
@@ -223,22 +256,33 @@ void Decider::ReadApp(const capacity::App& app, const std::map<std::string, doub
 
 void Decider::ReadPast() {
   using Place = std::pair<std::string, std::string>;
-  std::set<std::pair<Place, Place>> seen;
+  std::map<std::pair<Place, Place>, int> seen;  // Moves of which none the other way came since.
+  std::map<Place, std::map<Place, int>> returned;
   for (const PastMove& move : view_.past) {
     if (view_.now - move.at > base::FromSeconds(kFlappingWindows * config_.window_s())) continue;
     // The idle pools of all sets count as one place.
     const Place from = {move.from_pool.empty() ? "" : move.from_set, move.from_pool};
     const Place to = {move.to_pool.empty() ? "" : move.to_set, move.to_pool};
-    seen.insert({from, to});
-    if (from == to || !seen.contains({to, from})) continue;
-    for (const Place& place : {from, to}) {
-      const auto pool = pools_.find(place);
-      if (pool == pools_.end() || pool->second.flapping) continue;
-      pool->second.flapping = true;
-      Note(absl::StrCat("flapping: ", Name(pool->second),
-                        " gave and took an instance within the last ", kFlappingWindows,
-                        " windows; it gives none and takes idle ones only"));
+    if (from == to) continue;
+    int& other_way = seen[{to, from}];
+    if (other_way == 0) {
+      ++seen[{from, to}];
+      continue;
     }
+    --other_way;
+    ++returned[from][to];
+    ++returned[to][from];
+  }
+  for (const auto& [place, others] : returned) {
+    const auto pool = pools_.find(place);
+    if (pool == pools_.end()) continue;
+    const int most = std::ranges::max(others | std::views::values);
+    if (most < pool->second.share) continue;
+    pool->second.flapping = true;
+    Note(absl::StrCat("flapping: ", Name(pool->second), " gave and took ",
+                      most == 1 ? "an instance" : absl::StrCat(most, " instances"),
+                      " within the last ", kFlappingWindows,
+                      " windows; it gives none and takes idle ones only"));
   }
 }
 
@@ -260,13 +304,8 @@ PolicyDecision Decider::Run() {
     PoolState* pool = Neediest();
     if (pool == nullptr) break;
     needed = true;
-    if (!Grow(*pool)) {
-      pool->given_up = true;
-    } else if (pool->view->failed_plans > 0) {
-      // A plan is reverted as a whole. A pool that failed before is tried alone, so that another
-      // failure takes no other move back.
-      return std::move(decision_);
-    }
+    // A pool that failed before is tried with one instance.
+    if (!Grow(*pool) || pool->view->failed_plans > 0) pool->given_up = true;
   }
   if (!IsAnyNearlyBusy()) {
     while (Budget() > 0 && ScaleIn()) {
@@ -316,14 +355,16 @@ bool Decider::Grow(PoolState& pool) {
   }
   const bool failed = pool.view->failed_plans > 0;
   const char* waits = ": it has changed less than a cooldown ago";
-  if (failed ? pool.cooling : pool.settling && !pool.BelowMinimum()) {
+  if (failed ? pool.cooling > 0 : pool.IsSettling() && !pool.BelowMinimum()) {
     Note(what + waits);
     return false;
   }
-  // The moves of this decision become one plan, which a failure would revert as a whole.
-  if (failed && !decision_.moves.empty()) return false;
+  if (BudgetOf(pool) <= 0 && !pool.BelowMinimum()) {
+    Note(absl::StrCat(what, ": ", pool.under_way, " of its instances are on their way"));
+    return false;
+  }
   if (TakeIdle(pool, /*same_set=*/true) || TakeIdle(pool, /*same_set=*/false)) return true;
-  if (!pool.BelowMinimum() && pool.cooling) {
+  if (!pool.BelowMinimum() && pool.IsCooling()) {
     Note(what + waits);
     return false;
   }
@@ -384,18 +425,19 @@ int Decider::InstancesToGive(const PoolState& from, const PoolState& to) {
 }
 
 bool Decider::MayGive(const PoolState& from) const {
-  return !from.unknown && from.unmeasured == 0 && !from.flapping && !from.cooling && !from.received;
+  return from.IsMeasured() && !from.flapping && !from.IsCooling() && !from.received &&
+         BudgetOf(from) > 0;
 }
 
 std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const PoolState& to) {
   const int count = InstancesToGive(from, to);
-  if (!MayGive(from) || count > Budget() || from.instances - count < from.view->min_instances)
+  if (!MayGive(from) || count > BudgetOf(from) || from.instances - count < from.view->min_instances)
     return std::nullopt;
   const std::vector<Instance*> given = Movable(from, to.view->stage);
   if (given.size() < static_cast<std::size_t>(count)) return std::nullopt;
   double workers = 0;
   for (int i = 0; i < count; ++i) workers += given[static_cast<std::size_t>(i)]->view->workers;
-  const double after = from.BusyWith(from.workers - workers);
+  const double after = from.BusyWithout(workers);
   // If all jobs of the donor meet a pool that turns jobs away, the donor only has to stay less busy
   // than the pool that gets its instance. This rule finds the distribution that serves the most
   // jobs.
@@ -430,14 +472,14 @@ bool Decider::ScaleIn() {
         (least != nullptr && pool.Busy() >= least->Busy()))
       continue;
     const std::vector<Instance*> movable = Movable(pool, "");
-    if (movable.empty() || pool.BusyWith(pool.workers - movable[0]->view->workers) >
-                               config_.threshold() - kScaleInMargin)
+    if (movable.empty() ||
+        pool.BusyWithout(movable[0]->view->workers) > config_.threshold() - kScaleInMargin)
       continue;
     least = &pool;
     given = movable;
   }
   if (least == nullptr) return false;
-  const double after = least->BusyWith(least->workers - given[0]->view->workers);
+  const double after = least->BusyWithout(given[0]->view->workers);
   Move(*given[0], least, nullptr,
        absl::StrFormat("%s at %s over %.0f s; keeps %s", Name(*least), Percent(least->Busy()),
                        config_.window_s(), Percent(after)));
@@ -481,6 +523,13 @@ void Decider::Move(Instance& instance, PoolState* from, PoolState* to, std::stri
                              .to_set = to == nullptr ? view.workflow_set : to->view->workflow_set,
                              .to_pool = to == nullptr ? "" : to->view->id,
                              .reason = std::move(reason)});
+  // A given total replaces the budgets of the pools, so it also bounds what one decision changes.
+  for (PoolState* pool : {from, to}) {
+    if (pool == nullptr || HasTotal()) continue;
+    ++pool->cooling;
+    ++pool->settling;
+    if (pool == from || from == nullptr) ++pool->under_way;
+  }
   if (from != nullptr) {
     --from->instances;
     from->workers -= view.workers;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -30,6 +31,15 @@ void SetMoves(const std::vector<WantedMove>& moves, v1::Plan& plan) {
   plan.set_reason(Cut(reason));
 }
 
+// The policy leaves room for plans of people among those that may run.
+constexpr auto kMaxPolicyPlans = static_cast<std::ptrdiff_t>(StateMachine::kMaxRunningPlans / 2);
+
+std::ptrdiff_t RunningPolicyPlans(const StateMachine& state) {
+  return std::ranges::count_if(state.plans(), [](const v1::Plan& plan) {
+    return !HasEnded(plan) && plan.actor().starts_with("policy:");
+  });
+}
+
 // True while the hold is active and has not expired.
 bool IsHeld(const v1::Hold& hold, const Telemetry& telemetry) {
   return hold.active() && (hold.for_ms() == 0 || telemetry.ages->AgeOf(hold, telemetry.now) <
@@ -56,7 +66,12 @@ bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
 
 v1::Plan ElasticController::Start(const ElasticInput& input) {
   if (IsHeld(input.state().hold(), input.telemetry())) return {};
-  v1::Plan plan = Wanted(input);
+  v1::Plan plan;
+  if (const auto running = RunningPolicyPlans(input.state()); running >= kMaxPolicyPlans) {
+    plan.set_reason(absl::StrCat(running, " plans of the policy have not ended"));
+  } else {
+    plan = Wanted(input);
+  }
   const base::MutexLock lock(mutex_);
   detail_ = plan.moves().empty() ? plan.reason() : "";
   return plan;

@@ -68,7 +68,8 @@ Control::Control(const System& system, const Fleet& fleet, v1::ElasticityConfig 
       moves_(policy_->name() != "static"),
       busy_(static_cast<std::size_t>(system.devices)),
       asked_(system.apps.size()),
-      changed_(system.pools.size()) {
+      changes_(system.pools.size()),
+      origins_(static_cast<std::size_t>(system.devices)) {
   for (int i = 0; i < system.devices; ++i) names_.push_back(absl::StrFormat("gpu-%04d", i));
 }
 
@@ -276,11 +277,27 @@ nodemanager::PolicyView Control::MakeView() const {
                           .max_instances = pool.max_instances,
                           .resource = pool.devices,
                           .load_s = window_.LoadSeconds(pool.stage).value_or(0),
-                          .changed = changed_[p]});
+                          .changes = changes_[p]});
   }
+  CountMoves(view);
   view.sets.push_back(MakeSet());
   view.past = past_;
   return view;
+}
+
+// Counts the moves that have not ended at the pool that loses the instance, or else at the one that
+// gets it.
+void Control::CountMoves(nodemanager::PolicyView& view) const {
+  for (std::size_t i = 0; i < origins_.size(); ++i) {
+    const Device& device = fleet_.devices()[i];
+    const bool moves =
+        device.state == Device::State::kDraining || device.state == Device::State::kLoading;
+    if (!moves || !origins_[i].has_value()) continue;
+    if (*origins_[i] != kIdlePool)
+      ++view.pools[static_cast<std::size_t>(*origins_[i])].leaving;
+    else
+      ++view.pools[static_cast<std::size_t>(device.pool)].arriving;
+  }
 }
 
 std::vector<Control::Wanted> Control::Decide(Time) {
@@ -304,8 +321,13 @@ void Control::Moved(int device, int from, int to, Time now) {
   const auto id = [&](int pool) {
     return pool == kIdlePool ? std::string() : system_.pools[pool].id;
   };
+  origins_[device] = from;
   for (const int pool : {from, to}) {
-    if (pool != kIdlePool) changed_[pool] = at;
+    if (pool == kIdlePool) continue;
+    changes_[pool].push_back(at);
+    std::erase_if(changes_[pool], [&](base::MonotonicTime change) {
+      return at - change > base::FromSeconds(elasticity_.cooldown_s());
+    });
   }
   past_.push_back({.at = at,
                    .node_id = names_[device],

@@ -67,6 +67,7 @@ class Control {
   [[nodiscard]] v1::Capacity MakeCapacity() const;
   void AddCosts(int pool, v1::Capacity& capacity) const;
   [[nodiscard]] nodemanager::PolicyView MakeView() const;
+  void CountMoves(nodemanager::PolicyView& view) const;
   [[nodiscard]] nodemanager::SetView MakeSet() const;
 
   const System& system_;
@@ -86,7 +87,8 @@ class Control {
   std::vector<Time> busy_;            // By device: Fleet::BusyAt() at its last report.
   std::vector<std::uint64_t> asked_;  // Jobs by application, counted when admission is off.
   std::vector<nodemanager::PastMove> past_;
-  std::vector<std::optional<base::MonotonicTime>> changed_;  // By pool.
+  std::vector<std::vector<base::MonotonicTime>> changes_;  // By pool, within a cooldown.
+  std::vector<std::optional<int>> origins_;  // By device: the pool that its last move took it from.
 };
 
 }  // namespace onepiece::simulator

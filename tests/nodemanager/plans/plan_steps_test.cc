@@ -349,6 +349,46 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Last().state(), v1::Plan::DONE);
   }
 
+  // Without max_moves each pool gives a share of its instances at a time, but at least one.
+  void Plan_PoolsTakeTurnsByThemselves_data() {
+    QTest::addColumn<double>("share");
+    QTest::addColumn<int>("from_a");
+    QTest::newRow("a tenth") << 0.1 << 1;
+    QTest::newRow("a third of four, rounded down") << 0.34 << 1;
+    QTest::newRow("half") << 0.5 << 2;
+    QTest::newRow("all") << 1.0 << 3;
+  }
+  void Plan_PoolsTakeTurnsByThemselves() {
+    QFETCH(double, share);
+    QFETCH(int, from_a);
+    PlanWorld world;
+    FillWorld(world);
+    for (const char* id : {"i5", "i6"}) world.Start(id, v1::INSTANCE);
+    world.NodesReport();
+    world.config.set_max_moves(0);
+    world.config.set_max_move_share(share);
+    std::vector<v1::Move> moves;
+    for (const char* id : {"i0", "i2", "i4", "i1", "i3", "i6", "i5"}) {
+      const bool a = world.At(id) == "a";
+      if (moves.size() < 4 && (a || moves.size() == 3))
+        moves.push_back(PlanWorld::MoveOf(id, a ? "b" : "a"));
+    }
+    QCOMPARE(moves.size(), std::size_t{4});
+    QCOMPARE(world.Begin(moves), std::string());
+    std::map<std::string, int> most;
+    for (int i = 0; i < 60 && !world.AllEnded(); ++i) {
+      world.Tick();
+      std::map<std::string, int> under_way;
+      for (const v1::Move& move : world.Last().moves())
+        under_way[move.from().pool()] += IsUnderWay(move.phase()) ? 1 : 0;
+      for (const auto& [pool, count] : under_way) most[pool] = std::max(most[pool], count);
+      if (i == 0) QCOMPARE(under_way["b/wan/tiny"], 1);  // It does not wait for the other pool.
+    }
+    QCOMPARE(most["a/wan/tiny"], from_a);
+    QCOMPARE(world.Last().state(), v1::Plan::DONE);
+    QCOMPARE(Text(world.wrong), QString());
+  }
+
   void Plan_IsRevertedUnlessConfirmed() {
     for (const bool confirm : {false, true}) {
       PlanWorld world;

@@ -188,7 +188,7 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 0.75));
     QCOMPARE(view.sets[0].model.apps[0].stages[1].after, std::vector<std::string>{"encode"});
     QVERIFY(Near(PoolOf(view, kDecode).load_s, 7));
-    QVERIFY(!PoolOf(view, kDecode).changed.has_value());
+    QVERIFY(PoolOf(view, kDecode).changes.empty());
     QCOMPARE(view.moves_under_way, 0);
     for (const InstanceView& instance : view.instances) {
       QVERIFY(instance.movable);
@@ -237,7 +237,7 @@ class PlanViewsTest : public QObject {
     QCOMPARE(instance->pool, kDecode);
     QVERIFY(!instance->movable);
     QCOMPARE(view.moves_under_way, 1);
-    QCOMPARE(view.now - PoolOf(view, kEncode).changed.value(), base::Duration(seconds(3)));
+    QCOMPARE(view.now - PoolOf(view, kEncode).changes.at(0), base::Duration(seconds(3)));
     QCOMPARE(view.past.size(), 1u);
     QCOMPARE(view.past[0].from_pool, kEncode);
     QCOMPARE(view.past[0].to_pool, kDecode);
@@ -246,7 +246,7 @@ class PlanViewsTest : public QObject {
     for (const base::Duration step : {-std::chrono::hours(24), std::chrono::hours(48)}) {
       cluster.clock.StepWall(step);
       const PolicyView later = MakePolicyView(cluster.state, cluster.telemetry(), Config());
-      QCOMPARE(later.now - PoolOf(later, kEncode).changed.value(), base::Duration(seconds(3)));
+      QCOMPARE(later.now - PoolOf(later, kEncode).changes.at(0), base::Duration(seconds(3)));
       QVERIFY(later.past.at(0).at == view.past.at(0).at);
       QVERIFY(std::ranges::find(later.instances, mover, &InstanceView::node_id)->since ==
               instance->since);
