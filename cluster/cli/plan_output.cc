@@ -119,6 +119,16 @@ std::string MovesText(const v1::Plan& plan, std::int64_t now_unix_ms) {
   return plan.moves().empty() ? "" : Table(rows);
 }
 
+// A plan that is done may have moves that came back alone.
+std::string StateText(const v1::Plan& plan) {
+  const auto back = std::ranges::count_if(
+      plan.moves(), [](const v1::Move& move) { return move.phase() == v1::Move::REVERTED; });
+  const std::string& name = v1::Plan::State_Name(plan.state());
+  return plan.state() != v1::Plan::DONE || back == 0
+             ? name
+             : absl::StrCat(name, ", ", back, " of ", plan.moves_size(), " moves reverted");
+}
+
 std::string Shares(const v1::PoolStatus& pool) {
   std::vector<std::string> parts;
   for (const v1::AppShare& share : pool.shares())
@@ -253,8 +263,8 @@ std::string PlanText(const v1::Plan& plan, std::int64_t now_unix_ms) {
   if (plan.state() == v1::Plan::PROPOSED) {
     text = plan.moves().empty() ? "Nothing would move.\n" : "Nothing has been changed. Moves:\n";
   } else {
-    text = absl::StrCat("Plan ", plan.plan_id(), ": ", v1::Plan::State_Name(plan.state()), ", by ",
-                        plan.actor(), " ", TimeText(plan.create_unix_ms()), " UTC");
+    text = absl::StrCat("Plan ", plan.plan_id(), ": ", StateText(plan), ", by ", plan.actor(), " ",
+                        TimeText(plan.create_unix_ms()), " UTC");
     if (!plan.reason().empty()) absl::StrAppend(&text, ": ", plan.reason());
     text += "\n";
     if (!plan.undo_of().empty()) absl::StrAppend(&text, "  undoes ", plan.undo_of(), "\n");
@@ -274,9 +284,8 @@ std::vector<std::string> PlanRow(const v1::Plan& plan, std::int64_t now_unix_ms)
   std::vector<std::string> moves;
   for (const v1::Move& move : plan.moves())
     moves.push_back(move.node_id() + "=" + PlaceName(move.to()));
-  return {
-      plan.plan_id(), v1::Plan::State_Name(plan.state()), Since(plan.create_unix_ms(), now_unix_ms),
-      plan.actor(),   absl::StrJoin(moves, " "),          plan.reason()};
+  return {plan.plan_id(), StateText(plan),           Since(plan.create_unix_ms(), now_unix_ms),
+          plan.actor(),   absl::StrJoin(moves, " "), plan.reason()};
 }
 
 Json HoldDocument(const v1::Hold& hold) {

@@ -203,6 +203,7 @@ QString WhyNoUndo(const v1::Plan& plan, const PoolBoard& board,
   }
   QStringList changed;
   for (const v1::Move& move : plan.moves()) {
+    if (move.phase() == v1::Move::REVERTED) continue;  // There is nothing to undo.
     const InstanceCard* card = board.Find(move.node_id());
     v1::Placement to = move.to();
     if (card != nullptr && to.workflow_set().empty())

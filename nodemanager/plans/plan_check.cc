@@ -197,6 +197,7 @@ absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& 
   inverse.set_undo_of(plan.plan_id());
   for (int i = plan.moves_size() - 1; i >= 0; --i) {
     const v1::Move& move = plan.moves(i);
+    if (move.phase() == v1::Move::REVERTED) continue;  // There is nothing to undo.
     const auto known = state.nodes().find(move.node_id());
     if (known == state.nodes().end() || !IsAlive(known->second.node()))
       return Precondition("CHANGED_SINCE", move.node_id(), "it has ended since");

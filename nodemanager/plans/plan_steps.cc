@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -43,17 +43,26 @@ class Steps {
       if (const std::string reason = WhyNotKept(plan); !reason.empty()) Revert(plan, reason);
       return;
     }
-    if (plan.state() == v1::Plan::REVERTING) {
-      for (const v1::Move& move : plan.moves()) StepBack(plan, move);
-    }
+    for (const v1::Move& move : plan.moves()) StepBack(plan, move);
     if (plan.state() != v1::Plan::RUNNING) return;
-    // A plan goes or comes back as a whole, so the first move in trouble reverts all.
+    std::set<std::string> back;
     for (const v1::Move& move : plan.moves()) {
       const std::string trouble = Trouble(plan, move);
       if (trouble.empty()) continue;
-      return Revert(plan, absl::StrCat("node ", move.node_id(), ": ", trouble));
+      if (!GoBackAlone(plan))
+        return Revert(plan, absl::StrCat("node ", move.node_id(), ": ", trouble));
+      TakeBack(plan, move, trouble);
+      back.insert(move.node_id());
     }
-    for (const v1::Move& move : plan.moves()) StepForward(plan, move);
+    for (const v1::Move& move : plan.moves()) {
+      if (!back.contains(move.node_id())) StepForward(plan, move);
+    }
+  }
+
+  // The moves of a policy have nothing to do with each other: the policy wants each of them for
+  // itself. What a person plans may be an exchange, so it goes or comes back as a whole.
+  [[nodiscard]] bool GoBackAlone(const v1::Plan& plan) const {
+    return state_.version() >= 3 && plan.actor().starts_with("policy:");
   }
 
   // Says why an unconfirmed plan is reverted, or nothing when it is not yet.
@@ -130,7 +139,9 @@ class Steps {
 
   // Says why the move cannot go on, or nothing when it can.
   [[nodiscard]] std::string Trouble(const v1::Plan& plan, const v1::Move& move) {
-    if (move.phase() != v1::Move::PENDING && !IsUnderWay(move.phase())) return "";
+    if (move.phase() != v1::Move::PENDING && move.phase() != v1::Move::DRAINING &&
+        move.phase() != v1::Move::SWITCHING)
+      return "";
     if (IsGone(move.to())) return GoneText(move.to());
     const v1::NodeRecord* node = Alive(move);
     const bool switching = move.phase() == v1::Move::SWITCHING;
@@ -274,6 +285,11 @@ class Steps {
     change.set_from(move.phase());
     change.set_to(to);
     change.set_detail(base::ToUtf8(detail, kMaxPlanTextBytes));
+  }
+
+  void TakeBack(const v1::Plan& plan, const v1::Move& move, const std::string& reason) {
+    const bool begun = move.phase() != v1::Move::PENDING;
+    Advance(plan, move, begun ? v1::Move::REVERTING : v1::Move::REVERTED, reason);
   }
 
   void Revert(const v1::Plan& plan, const std::string& reason) {

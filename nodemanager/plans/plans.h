@@ -60,8 +60,10 @@ absl::StatusOr<v1::Plan> InversePlan(const StateMachine& state, const v1::Plan& 
 /// - DRAINING → SWITCHING when every sender goes by a table without the instance and the instance
 ///   says that it is drained, or when it has died.
 /// - SWITCHING → DONE when the instance serves, or is idle.
-/// - The plan is reverted when a move takes longer than `config.move_timeout_s`, its model does not
-///   load, its pool is gone, or nobody has confirmed the plan within confirm_within_ms.
+/// - A move is in trouble when it takes longer than `config.move_timeout_s`, its model does not
+///   load, or its pool is gone. Then the plan is reverted, or, if a policy made it, that move alone
+///   (→ REVERTING, or REVERTED when it has not begun).
+/// - A plan that nobody has confirmed within confirm_within_ms is reverted.
 std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& telemetry,
                                    const v1::ElasticityConfig& config);
 

@@ -22,14 +22,17 @@ bool DrainsFirst(const v1::Move& move, const v1::Node& node) {
          (move.phase() == v1::Move::REVERTING && !SamePlacement(node.placement(), move.from()));
 }
 
-bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to) {
+bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to, std::uint32_t version) {
+  const bool alone = version >= 3;
   switch (from) {
     case v1::Move::PENDING:
-      return to == v1::Move::DRAINING || to == v1::Move::SWITCHING;
+      // A move that has not begun has nothing to undo.
+      return to == v1::Move::DRAINING || to == v1::Move::SWITCHING ||
+             (alone && to == v1::Move::REVERTED);
     case v1::Move::DRAINING:
-      return to == v1::Move::SWITCHING;
+      return to == v1::Move::SWITCHING || (alone && to == v1::Move::REVERTING);
     case v1::Move::SWITCHING:
-      return to == v1::Move::DONE;
+      return to == v1::Move::DONE || (alone && to == v1::Move::REVERTING);
     case v1::Move::REVERTING:
       // REVERTING twice: the first time it drains at its new place, the second time it goes back.
       return to == v1::Move::REVERTING || to == v1::Move::REVERTED || to == v1::Move::FAILED;
@@ -39,18 +42,20 @@ bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to) {
 }
 
 v1::Plan::State StateOf(const v1::Plan& plan) {
-  bool active = false, reverting = false, back = false, failed = false;
+  bool active = false, done = false, reverting = false, back = false, failed = false;
   for (const v1::Move& move : plan.moves()) {
     active |= move.phase() == v1::Move::PENDING || move.phase() == v1::Move::DRAINING ||
               move.phase() == v1::Move::SWITCHING;
+    done |= move.phase() == v1::Move::DONE;
     reverting |= move.phase() == v1::Move::REVERTING;
     back |= move.phase() == v1::Move::REVERTED;
     failed |= move.phase() == v1::Move::FAILED;
   }
+  // REVERTING means that no move goes on. DecidePlan leaves none DONE, either.
+  if (active || (reverting && done)) return v1::Plan::RUNNING;
   if (reverting) return v1::Plan::REVERTING;
-  if (active) return v1::Plan::RUNNING;
   if (failed) return v1::Plan::FAILED;
-  if (back) return v1::Plan::REVERTED;
+  if (back && !done) return v1::Plan::REVERTED;
   return plan.confirm_by_unix_ms() == 0 ? v1::Plan::DONE : v1::Plan::UNCONFIRMED;
 }
 

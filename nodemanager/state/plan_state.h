@@ -26,10 +26,11 @@ bool IsUnderWay(v1::Move::Phase phase);
 /// True while the node finishes what it holds at the place that the move takes it away from.
 /// Nothing is assigned to it meanwhile.
 bool DrainsFirst(const v1::Move& move, const v1::Node& node);
-/// True when AdvanceMove may take a move from `from` to `to`. Only DecidePlan makes other changes
-/// of phase.
-bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to);
-/// The plan's state. It follows from its moves' phases and from confirm_by_unix_ms alone.
+/// True when AdvanceMove may take a move from `from` to `to` in a state of that version. Only
+/// DecidePlan makes other changes of phase. Since version 3 a move may go back alone.
+bool MayAdvance(v1::Move::Phase from, v1::Move::Phase to, std::uint32_t version);
+/// The plan's state. It follows from its moves' phases and from confirm_by_unix_ms alone. A plan of
+/// which some moves came back alone runs and ends like one without these moves.
 v1::Plan::State StateOf(const v1::Plan& plan);
 /// The node's move in a plan that has not ended, or null. A node has one such move at most.
 const v1::Move* FindMove(const std::deque<v1::Plan>& plans, const std::string& node_id);

@@ -190,7 +190,7 @@ absl::Status StateMachine::AdvanceMove(const v1::AdvanceMove& change, std::int64
         absl::StatusCode::kNotFound, "MOVE_UNKNOWN",
         absl::StrCat("plan '", change.plan_id(), "' does not move '", change.node_id(), "'"));
   }
-  if (!MayAdvance(change.from(), change.to())) {
+  if (!MayAdvance(change.from(), change.to(), version_)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PHASE",
                            absl::StrCat("no move goes from ", v1::Move::Phase_Name(change.from()),
                                         " to ", v1::Move::Phase_Name(change.to())));
@@ -228,7 +228,11 @@ absl::Status StateMachine::DecidePlan(const v1::DecidePlan& change, std::int64_t
     ++revision_;
   } else {
     // All moves go back, those that are done too. A move that has not begun has nothing to undo.
+    // One that goes back already goes on.
     for (v1::Move& move : *plan->mutable_moves()) {
+      if (move.phase() == v1::Move::REVERTING || move.phase() == v1::Move::REVERTED ||
+          move.phase() == v1::Move::FAILED)
+        continue;
       const bool begun = move.phase() != v1::Move::PENDING;
       EnterPhase(move, begun ? v1::Move::REVERTING : v1::Move::REVERTED, time, change.reason());
     }

@@ -102,12 +102,13 @@ class PlanStepsTest : public QObject {
   void Plan_EndsWhateverHappensAtAnyPoint() {
     int runs = 0;
     std::map<v1::Plan::State, int> ends;
-    for (int kind = 0; kind < 2 * static_cast<int>(Faults().size()); ++kind) {
-      const Fault& fault = Faults()[static_cast<std::size_t>(kind) / 2];
+    for (int kind = 0; kind < 4 * static_cast<int>(Faults().size()); ++kind) {
+      const Fault& fault = Faults()[static_cast<std::size_t>(kind) / 4];
       const int confirm_within_s = kind % 2 == 0 ? 0 : 5;
       for (int at = 0;; ++at) {
         PlanWorld world;
         FillWorld(world);
+        if (kind % 4 >= 2) world.actor = "policy:test";
         QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b"), PlanWorld::MoveOf("i2", "a", "far")},
                              confirm_within_s),
                  std::string());
@@ -125,18 +126,21 @@ class PlanStepsTest : public QObject {
         }
         if (!struck) break;
         ++runs;
-        const QString where = QString("%1 after %2").arg(fault.name).arg(at);
+        const QString where = QString("%1 after %2, %3").arg(fault.name).arg(at).arg(kind % 4);
         QVERIFY2(world.RunToTheEnd(), qPrintable(where));
         QVERIFY2(world.wrong.empty(), qPrintable(where + ": " + Text(world.wrong)));
         const v1::Plan& plan = world.Last();
         ++ends[plan.state()];
         if (plan.state() == v1::Plan::FAILED) QVERIFY2(fault.may_fail, qPrintable(where));
         for (const v1::Move& move : plan.moves()) {
+          // What a person plans goes or comes back as a whole.
+          if (kind % 4 < 2 && plan.state() != v1::Plan::FAILED)
+            QCOMPARE(move.phase() == v1::Move::DONE, plan.state() == v1::Plan::DONE);
           const v1::Node& node = world.NodeOf(move.node_id());
           if (!IsAlive(node) || plan.state() == v1::Plan::FAILED) continue;
           QVERIFY2(!node.assignment().draining(), qPrintable(where));
           if (world.machine.workflows().empty()) continue;
-          const v1::Placement& place = plan.state() == v1::Plan::DONE ? move.to() : move.from();
+          const v1::Placement& place = move.phase() == v1::Move::DONE ? move.to() : move.from();
           QVERIFY2(node.has_placement() ? SamePlacement(node.placement(), place)
                                         : move.phase() == v1::Move::REVERTED,
                    qPrintable(where));
@@ -150,6 +154,82 @@ class PlanStepsTest : public QObject {
     QVERIFY(ends[v1::Plan::DONE] > 20);
     QVERIFY(ends[v1::Plan::REVERTED] > 50);
     QVERIFY(ends[v1::Plan::FAILED] > 10);
+  }
+
+  // i0 goes to another pool and f2 of the other set too. Something keeps i2 from going.
+  void Plan_OfAPolicyTakesBackOnlyTheMoveInTrouble_data() {
+    QTest::addColumn<QString>("fault");
+    QTest::newRow("it never drains") << QString("drain");
+    QTest::newRow("its model does not load") << QString("load");
+    QTest::newRow("it dies before its turn") << QString("death");
+  }
+  void Plan_OfAPolicyTakesBackOnlyTheMoveInTrouble() {
+    QFETCH(QString, fault);
+    for (const std::uint32_t version : {2U, 3U}) {
+      for (const char* actor : {"operator:test", "policy:test"}) {
+        PlanWorld world;
+        world.version = version;
+        world.actor = actor;
+        FillWorld(world);
+        for (const char* id : {"f2", "f3", "f4"}) world.Start(id, v1::INSTANCE, "far");
+        world.NodesReport();
+        QCOMPARE(world.At("f2"), std::string("far a"));
+        if (fault == "load") {
+          world.Do(WorkflowCommand(MakeWorkflow("other", {"c"})));
+          world.NodesReport();
+          world.broken_pools.insert("c/wan/tiny");
+        }
+        std::vector<std::string> in_a;
+        for (const char* id : {"i0", "i2", "i4"}) {
+          if (world.At(id) == "a") in_a.emplace_back(id);
+        }
+        QVERIFY(in_a.size() >= 2);
+        const std::string bad = in_a[1];
+        if (fault == "death") world.config.set_max_moves(1);
+        QCOMPARE(Text(world.Begin({PlanWorld::MoveOf("f2", "b"),
+                                   PlanWorld::MoveOf(bad, fault == "load" ? "c" : "")})),
+                 QString());
+        if (fault == "drain") world.holding.insert(bad);
+        if (fault == "death") world.Kill(bad);
+        QVERIFY(world.RunToTheEnd());
+        const bool alone = version >= 3 && world.actor == "policy:test";
+        QCOMPARE(world.Last().state(), alone ? v1::Plan::DONE : v1::Plan::REVERTED);
+        QCOMPARE(world.Last().moves(0).phase(), alone ? v1::Move::DONE : v1::Move::REVERTED);
+        QCOMPARE(world.Last().moves(1).phase(), v1::Move::REVERTED);
+        QVERIFY(!alone || !world.Last().moves(1).detail().empty());
+        QCOMPARE(world.At("f2"), std::string(alone ? "far b" : "far a"));
+        if (fault != "death") QCOMPARE(world.At(bad), std::string("a"));
+        QCOMPARE(Text(world.wrong), QString());
+        QVERIFY(world.ReplaysAlike());
+        if (!alone) continue;
+        // Its undo takes back what was done.
+        const auto inverse = InversePlan(world.machine, world.Last());
+        QVERIFY2(inverse.ok(), inverse.status().ToString().c_str());
+        QCOMPARE(inverse->moves_size(), 1);
+        QCOMPARE(inverse->moves(0).node_id(), std::string("f2"));
+      }
+    }
+  }
+
+  // A sender that has not said that it goes by the new table holds up the drains of its set only.
+  void Plan_WaitsForTheSendersOfItsSetOnly() {
+    PlanWorld world;
+    world.actor = "policy:test";
+    FillWorld(world);
+    world.Start("f2", v1::INSTANCE, "far");
+    world.NodesReport();
+    world.silent.insert("p-default");
+    QCOMPARE(world.Begin({PlanWorld::MoveOf("i0", "b"), PlanWorld::MoveOf("f2", "b")}),
+             std::string());
+    for (int i = 0; i < 10; ++i) world.Tick();
+    QCOMPARE(world.Last().moves(0).phase(), v1::Move::DRAINING);
+    QCOMPARE(world.Last().moves(1).phase(), v1::Move::DONE);
+    QVERIFY(world.RunToTheEnd());
+    QCOMPARE(world.Last().state(), v1::Plan::DONE);
+    QCOMPARE(world.Last().moves(0).phase(), v1::Move::REVERTED);
+    QVERIFY(Text(world.Last().moves(0).detail()).contains("node p-default has not said"));
+    QCOMPARE(world.At("i0"), std::string("a"));
+    QCOMPARE(Text(world.wrong), QString());
   }
 
   // Long texts of nodes are cut between characters. No replica could read back a command with half
@@ -495,6 +575,7 @@ class PlanStepsTest : public QObject {
     for (int run = 0; run < 40; ++run) {
       PlanWorld world;
       FillWorld(world);
+      if (run % 2 == 1) world.actor = "policy:test";
       const char* ids[] = {"i0", "i1", "i2", "i3", "i4", "f0", "f1"};
       for (int i = 0; i < 60; ++i) {
         const std::string id = ids[random() % 7];

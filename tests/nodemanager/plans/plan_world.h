@@ -33,6 +33,8 @@ struct PlanWorld {
   std::string load_error;              // What the instances of such a pool say.
   std::map<std::string, std::uint64_t> assignment_epochs;
   std::string wrong;
+  std::string actor = "operator:test";      // Who begins plans.
+  std::uint32_t version = kCommandVersion;  // Of the commands.
   v1::ElasticityConfig config;
 
   PlanWorld() {
@@ -49,7 +51,7 @@ struct PlanWorld {
     if (v1::Command read; !read.ParseFromString(base::CanonicalBytes(command)))
       wrong = "a command cannot be read back";
     const std::uint64_t revision = machine.revision(), epoch = machine.epoch();
-    const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command);
+    const v1::CommandResult result = machine.Apply(machine.applied_index() + 1, command, version);
     ages.Note(machine, Now());
     if (machine.revision() < revision || machine.epoch() < epoch) wrong = "a counter has fallen";
     LookAtRoutes();
@@ -166,7 +168,7 @@ struct PlanWorld {
     v1::Plan plan;
     plan.mutable_moves()->Add(moves.begin(), moves.end());
     plan.set_base_revision(base_revision);
-    plan.set_actor("operator:test");
+    plan.set_actor(actor);
     plan.set_reason("because");
     if (confirm_within_s > 0) {
       plan.set_confirm_by_unix_ms(now_ms + skew_ms + confirm_within_s * 1000);
@@ -197,7 +199,7 @@ struct PlanWorld {
   }
   [[nodiscard]] bool ReplaysAlike() const {
     StateMachine other;
-    for (const v1::Command& command : log) other.Apply(other.applied_index() + 1, command);
+    for (const v1::Command& command : log) other.Apply(other.applied_index() + 1, command, version);
     StateMachine restored;
     return other.Serialize() == machine.Serialize() && restored.Restore(other.Serialize()).ok() &&
            restored.Serialize() == machine.Serialize();

@@ -219,6 +219,53 @@ class PlanStateTest : public QObject {
       QCOMPARE(VersionOf(command), 2U);
   }
 
+  // What moves of a plan came back alone leaves the others and the plan's end as they are.
+  void AdvanceMove_TakesOneMoveBackSinceVersion3() {
+    using Move = v1::Move;
+    for (const std::uint32_t version : {2U, 3U}) {
+      World world;
+      const auto advance = [&](const char* id, Move::Phase from, Move::Phase to) {
+        return world.Apply(AdvanceCommand("p", id, from, to), version).reason();
+      };
+      StateMachine& machine = world.machine;
+      machine = StateMachine();
+      for (const char* id : {"i0", "i1", "i2"})
+        world.Apply(RegisterCommand(MakeNode(id, v1::INSTANCE)), version);
+      QCOMPARE(world.Apply(StartPlanCommand(MakePlan("p", {"i0", "i1", "i2"})), version).reason(),
+               string());
+      QCOMPARE(advance("i0", Move::PENDING, Move::SWITCHING), string());
+      const string refused = version == 2 ? "BAD_PHASE" : "";
+      QCOMPARE(advance("i0", Move::SWITCHING, Move::REVERTING), refused);
+      QCOMPARE(advance("i2", Move::PENDING, Move::REVERTED), refused);
+      if (version == 2) continue;
+      QCOMPARE(machine.nodes().at("i0").node().placement().pool(), string());
+      QCOMPARE(world.Plan("p").state(), v1::Plan::RUNNING);
+      QCOMPARE(advance("i1", Move::PENDING, Move::DRAINING), string());
+      QCOMPARE(advance("i0", Move::REVERTING, Move::REVERTED), string());
+      QCOMPARE(world.Plan("p").state(), v1::Plan::RUNNING);
+      QCOMPARE(advance("i1", Move::DRAINING, Move::SWITCHING), string());
+      QCOMPARE(advance("i1", Move::SWITCHING, Move::DONE), string());
+      QCOMPARE(world.Plan("p").state(), v1::Plan::DONE);
+    }
+  }
+
+  void StateOf_FollowsFromThePhases() {
+    using Move = v1::Move;
+    using Plan = v1::Plan;
+    const auto state = [](const std::vector<Move::Phase>& phases) {
+      v1::Plan plan;
+      for (const Move::Phase phase : phases) plan.add_moves()->set_phase(phase);
+      return StateOf(plan);
+    };
+    QCOMPARE(state({Move::DONE, Move::REVERTED}), Plan::DONE);
+    QCOMPARE(state({Move::DONE, Move::REVERTING}), Plan::RUNNING);
+    QCOMPARE(state({Move::PENDING, Move::REVERTED}), Plan::RUNNING);
+    QCOMPARE(state({Move::DRAINING, Move::REVERTING}), Plan::RUNNING);
+    QCOMPARE(state({Move::REVERTED, Move::REVERTING}), Plan::REVERTING);
+    QCOMPARE(state({Move::REVERTED, Move::REVERTED}), Plan::REVERTED);
+    QCOMPARE(state({Move::DONE, Move::REVERTED, Move::FAILED}), Plan::FAILED);
+  }
+
   void Plans_TheOldestThatHasEndedIsForgotten() {
     World world;
     QCOMPARE(world.Start(MakePlan("runs", {"i0"})), string());
