@@ -9,6 +9,7 @@ std::string PoolId(const PoolKey& key) {
   if (!key.pool.empty()) absl::StrAppend(&id, "/", key.pool);
   if (key.threads != 1) absl::StrAppend(&id, ";", key.threads, " threads");
   if (key.precision != "f32") absl::StrAppend(&id, ";", key.precision);
+  if (!key.device.empty()) absl::StrAppend(&id, ";", key.device);
   return id;
 }
 

@@ -14,6 +14,7 @@ struct PoolKey {
   std::string pool;  ///< The stage's pool, or its model when it names no pool.
   int threads = 1;
   std::string precision;
+  std::string device;  ///< The kind that an instance needs. Empty: any.
   friend auto operator<=>(const PoolKey&, const PoolKey&) = default;
 };
 
@@ -22,11 +23,12 @@ inline PoolKey PoolOf(const v1::StageSpec& stage) {
           .plugin = stage.plugin(),
           .pool = stage.pool().empty() ? stage.model() : stage.pool(),
           .threads = stage.threads() < 1 ? 1 : stage.threads(),
-          .precision = stage.precision().empty() ? "f32" : stage.precision()};
+          .precision = stage.precision().empty() ? "f32" : stage.precision(),
+          .device = stage.device()};
 }
 
 /// Returns the key as people and plans write it: "diffusion/wan/tiny-wan-t2v", with ";2 threads"
-/// and ";bf16" where they are not the default. Different keys have different ids.
+/// ";bf16" and ";cuda" where they are not the default. Different keys have different ids.
 std::string PoolId(const PoolKey& key);
 inline std::string PoolIdOf(const v1::StageSpec& stage) { return PoolId(PoolOf(stage)); }
 

@@ -22,6 +22,7 @@ constexpr int kMaxParameters = 256;
 constexpr int kMaxMediaTypes = 32;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxInstances = 4096;
+constexpr std::int64_t kMaxDeviceMemory = std::int64_t{1} << 44;
 // Factors of StageSpec.cost.
 constexpr int kMaxFactors = 16;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
@@ -71,6 +72,13 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   if (constexpr std::array kPrecisions = {"", "f32", "bf16", "f16"};
       std::find(kPrecisions.begin(), kPrecisions.end(), stage.precision()) == kPrecisions.end()) {
     return Bad(field + ".precision", "f32 (default), bf16 or f16");
+  }
+  if (constexpr std::array kDevices = {"", "cpu", "cuda"};
+      std::find(kDevices.begin(), kDevices.end(), stage.device()) == kDevices.end()) {
+    return Bad(field + ".device", "cpu, cuda, or none (any device)");
+  }
+  if (stage.device_memory_bytes() < 0 || stage.device_memory_bytes() > kMaxDeviceMemory) {
+    return Bad(field + ".device_memory_bytes", absl::StrCat("0 (any) to ", kMaxDeviceMemory));
   }
   if (stage.threads() < 0 || stage.threads() > kMaxThreads) {
     return Bad(field + ".threads", absl::StrCat("0 to ", kMaxThreads));

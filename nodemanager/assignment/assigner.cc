@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/base/canonical_bytes.h"
@@ -15,13 +17,30 @@ namespace {
 // A pool with its instances.
 struct Group {
   Pool pool;
-  std::string stage;  // The pool's stage as bytes.
-  int serving = 0;    // Instances that serve it or are about to.
-  int failed = 0;     // Instances that could not load its model.
+  std::string stage;                 // The pool's stage as bytes.
+  int serving = 0;                   // Instances that serve it or are about to.
+  int failed = 0;                    // Instances that could not load its model.
+  std::map<std::string, int> hosts;  // How many of the serving ones each host has.
+  std::map<std::string, int> zones;
 
   [[nodiscard]] int Count() const { return serving + (failed >= kEnoughFailedLoads ? failed : 0); }
   [[nodiscard]] bool IsFull() const {
     return pool.max_instances > 0 && serving + failed >= pool.max_instances;
+  }
+  // How many instances fail together with this node, as far as anybody knows: those of its host,
+  // and those of its zone.
+  [[nodiscard]] std::pair<int, int> Near(const v1::Node& node) const {
+    const auto count = [](const std::map<std::string, int>& counts, const std::string& name) {
+      const auto found = counts.find(name);
+      return found == counts.end() ? 0 : found->second;
+    };
+    return {count(hosts, node.host()), count(zones, node.zone())};
+  }
+  // `change` is 1 for a node that comes and -1 for one that goes.
+  void Change(const v1::Node& node, int change) {
+    serving += change;
+    if (!node.host().empty()) hosts[node.host()] += change;
+    if (!node.zone().empty()) zones[node.zone()] += change;
   }
 };
 
@@ -47,6 +66,17 @@ struct Instance {
 bool NeedsMore(const Group& a, const Group& b) {
   return static_cast<std::int64_t>(a.Count()) * b.pool.min_instances <
          static_cast<std::int64_t>(b.Count()) * a.pool.min_instances;
+}
+
+// True when a smaller part of a's instances than of b's is near the node. When all nodes are on one
+// host, nothing is.
+bool IsLessCrowded(const Group& a, const Group& b, const v1::Node& node) {
+  const auto [a_host, a_zone] = a.Near(node);
+  const auto [b_host, b_zone] = b.Near(node);
+  const auto part = [](int near, const Group& other) {
+    return static_cast<std::int64_t>(near) * other.serving;
+  };
+  return std::pair(part(a_host, b), part(a_zone, b)) < std::pair(part(b_host, a), part(b_zone, a));
 }
 
 // Nobody adds to the vector after this, so pointers into it stay valid.
@@ -85,36 +115,66 @@ void Settle(Instance& instance, std::vector<Group>& groups) {
     return;
   }
   const bool failed = instance.record->load_failed() && *instance.assigned_pool == pool;
-  ++(failed ? instance.group->failed : instance.group->serving);
+  if (failed) {
+    ++instance.group->failed;
+  } else {
+    instance.group->Change(node, 1);
+  }
   instance.standing = kept || failed ? Standing::kFixed : Standing::kSettled;
 }
 
 // Gives the instance to the neediest group that may have it, if there is one.
-template <typename May>
-void PlaceWhere(Instance& instance, std::vector<Group>& groups, const May& may) {
+void PlaceOne(Instance& instance, std::vector<Group>& groups) {
+  Group* best = nullptr;
   for (Group& group : groups) {
-    if (!MayServe(instance.node(), group.pool) || !may(group)) continue;
-    if (instance.group == nullptr || NeedsMore(group, *instance.group)) instance.group = &group;
+    if (!MayServe(instance.node(), group.pool) || group.IsFull()) continue;
+    if (best == nullptr || NeedsMore(group, *best) ||
+        (!NeedsMore(*best, group) && IsLessCrowded(group, *best, instance.node())))
+      best = &group;
   }
-  if (instance.group != nullptr) ++instance.group->serving;
+  if (best == nullptr) return;
+  instance.group = best;
+  instance.standing = Standing::kSettled;
+  best->Change(instance.node(), 1);
 }
 
 // `pinned` says which instances are placed: those that their configuration pins to a stage, or the
 // others. Pinned ones go first, because they have fewer places to go.
 void PlaceFree(std::vector<Instance>& instances, std::vector<Group>& groups, bool pinned) {
   for (Instance& instance : instances) {
-    if (instance.standing != Standing::kFree || instance.node().pinned_stage().empty() == pinned)
-      continue;
-    PlaceWhere(instance, groups, [](const Group& group) { return !group.IsFull(); });
-    if (instance.group != nullptr) instance.standing = Standing::kSettled;
+    if (instance.standing == Standing::kFree && instance.node().pinned_stage().empty() != pinned)
+      PlaceOne(instance, groups);
   }
 }
 
-void TakeSpare(std::vector<Instance>& instances, std::vector<Group>& groups) {
+// Returns the spare instance that has fewest of the group near it, or null.
+Instance* BestSpare(std::vector<Instance>& instances, const Group& group) {
+  Instance* best = nullptr;
   for (Instance& instance : instances) {
-    if (instance.standing != Standing::kSpare) continue;
-    PlaceWhere(instance, groups,
-               [](const Group& group) { return group.Count() < group.pool.min_instances; });
+    if (instance.standing != Standing::kSpare || instance.group != nullptr ||
+        !MayServe(instance.node(), group.pool))
+      continue;
+    if (best == nullptr || group.Near(instance.node()) < group.Near(best->node())) best = &instance;
+  }
+  return best;
+}
+
+void TakeSpare(std::vector<Instance>& instances, std::vector<Group>& groups) {
+  std::set<const Group*> without;  // No spare instance may serve them.
+  for (;;) {
+    Group* neediest = nullptr;
+    for (Group& group : groups) {
+      if (group.Count() >= group.pool.min_instances || without.contains(&group)) continue;
+      if (neediest == nullptr || NeedsMore(group, *neediest)) neediest = &group;
+    }
+    if (neediest == nullptr) return;
+    Instance* spare = BestSpare(instances, *neediest);
+    if (spare == nullptr) {
+      without.insert(neediest);
+      continue;
+    }
+    spare->group = neediest;
+    neediest->Change(spare->node(), 1);
   }
 }
 
@@ -128,12 +188,15 @@ void FillEmptyStages(std::vector<Instance>& instances, std::vector<Group>& group
       if (instance.standing != Standing::kSettled || instance.group->serving < 2 ||
           !MayServe(instance.node(), empty.pool))
         continue;
-      if (donor == nullptr || NeedsMore(*donor->group, *instance.group)) donor = &instance;
+      if (donor == nullptr || NeedsMore(*donor->group, *instance.group) ||
+          (donor->group == instance.group &&
+           donor->group->Near(donor->node()) < donor->group->Near(instance.node())))
+        donor = &instance;
     }
     if (donor == nullptr) continue;
-    --donor->group->serving;
+    donor->group->Change(donor->node(), -1);
     donor->group = &empty;
-    ++empty.serving;
+    empty.Change(donor->node(), 1);
   }
 }
 

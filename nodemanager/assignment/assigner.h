@@ -20,11 +20,15 @@ namespace onepiece::nodemanager {
 /// - An instance stays where its placement says. Without a placement it stays in the pool of its
 ///   assignment, as long as that pool exists. Otherwise it is free.
 /// - A free instance goes to the pool with the smallest ratio of instances to min_instances that is
-///   not full. Of equal ones the first in workflow order gets it. An instance that its
-///   configuration pins serves stages of that name only.
-/// - A pool below its minimum then takes idle instances.
+///   not full. Of equal ones that gets it which has the smaller part of its instances on the same
+///   host (then: in the same zone), or else the first in workflow order. An instance that its
+///   configuration pins serves stages of that name only, and a pool that needs a device is served
+///   only by instances that have it.
+/// - A pool below its minimum then takes idle instances, from the hosts and zones first where it
+///   has fewest.
 /// - A pool that is still empty takes an instance from the pool with the highest such ratio that
-///   has at least two. The placements of taken instances change with them.
+///   has at least two, and from the host where that pool has most. The placements of taken
+///   instances change with them.
 /// - A pinned instance whose pool is gone goes to another pool of the stage, and is pinned there.
 ///   If there is none, it is free and its pin ends.
 ///

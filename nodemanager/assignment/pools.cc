@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cluster/workflow/pool.h"
 
 namespace onepiece::nodemanager {
@@ -34,6 +36,7 @@ std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow
       pool.app_ids.push_back(app_id);
       pool.models.push_back(spec.model());
       pool.min_instances = std::max(pool.min_instances, spec.min_instances());
+      pool.device_memory_bytes = std::max(pool.device_memory_bytes, spec.device_memory_bytes());
       if (const int most = spec.max_instances(); most > 0)
         pool.max_instances = pool.max_instances == 0 ? most : std::min(pool.max_instances, most);
     }
@@ -46,6 +49,26 @@ const Pool* FindPool(const std::vector<Pool>& pools, const std::string& id) {
   const auto it =
       std::find_if(pools.begin(), pools.end(), [&](const Pool& pool) { return pool.id == id; });
   return it == pools.end() ? nullptr : &*it;
+}
+
+bool HasDevice(const v1::Node& node, const Pool& pool) {
+  const std::string& kind = pool.spec.device();
+  if (kind.empty() && pool.device_memory_bytes == 0) return true;
+  return std::ranges::any_of(node.devices(), [&](const v1::Device& device) {
+    return (kind.empty() || device.kind() == kind) &&
+           device.memory_bytes() >= pool.device_memory_bytes;
+  });
+}
+
+std::string NeededDevice(const Pool& pool) {
+  const std::string& kind = pool.spec.device();
+  if (kind.empty() && pool.device_memory_bytes == 0) return "";
+  std::string text = absl::StrCat("a ", kind, kind.empty() ? "" : " ", "device");
+  if (pool.device_memory_bytes > 0) {
+    absl::StrAppendFormat(&text, " with %.1f GiB",
+                          static_cast<double>(pool.device_memory_bytes) / (1 << 30));
+  }
+  return text;
 }
 
 std::string AssignedPool(const v1::Node& node) {

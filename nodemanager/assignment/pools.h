@@ -2,6 +2,7 @@
 // instances each pool may have.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Pool {
   /// The maximum in the set's limits, or else the lowest one of the workflows. 0 means no maximum.
   /// It is never below min_instances: where the two contradict each other, the minimum holds.
   int max_instances = 0;
+  /// The most that a workflow asks for. 0: any.
+  std::int64_t device_memory_bytes = 0;
 };
 
 /// The pools in workflow order. Every set has the same pools, with limits of its own.
@@ -35,9 +38,16 @@ const Pool* FindPool(const std::vector<Pool>& pools, const std::string& id);
 /// The pool of the instance's assignment, or an empty string when the instance is idle.
 std::string AssignedPool(const v1::Node& node);
 
-/// False when the node's own configuration pins it to another stage.
+/// True when the node has the device that the pool needs. A node that has not said what it computes
+/// on has none, and a device of unknown memory has too little.
+bool HasDevice(const v1::Node& node, const Pool& pool);
+/// What an instance of the pool needs, for people: "a cuda device with 24.0 GiB". Empty: nothing.
+std::string NeededDevice(const Pool& pool);
+
+/// False when the node's own configuration pins it to another stage, or it lacks the device.
 inline bool MayServe(const v1::Node& node, const Pool& pool) {
-  return node.pinned_stage().empty() || node.pinned_stage() == pool.spec.stage();
+  return (node.pinned_stage().empty() || node.pinned_stage() == pool.spec.stage()) &&
+         HasDevice(node, pool);
 }
 
 }  // namespace onepiece::nodemanager

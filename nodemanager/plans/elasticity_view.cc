@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/state/plan_state.h"
 
@@ -41,6 +42,19 @@ void AddPool(const Telemetry& telemetry, const std::string& workflow_set, const 
   AddShares(telemetry, added);
 }
 
+// Says why nobody serves the pool, if no instance of the set can.
+void AddMissingDevice(const std::string& workflow_set, const Pool& pool,
+                      const std::vector<InstanceView>& instances, v1::Elasticity& elasticity) {
+  const bool fits = std::ranges::any_of(instances, [&](const InstanceView& instance) {
+    return instance.workflow_set == workflow_set &&
+           std::ranges::find(instance.unfit_pools, pool.id) == instance.unfit_pools.end();
+  });
+  if (fits || NeededDevice(pool).empty()) return;
+  absl::StrAppend(elasticity.mutable_policy_detail(),
+                  elasticity.policy_detail().empty() ? "" : "; ", pool.id, ": no instance of ",
+                  workflow_set, " has ", NeededDevice(pool));
+}
+
 // The rate that the application could have if it were alone, or nullopt when a stage is not
 // measured.
 std::optional<double> RateAlone(const capacity::Model& model, const capacity::App& app) {
@@ -80,7 +94,10 @@ v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& teleme
   const std::vector<InstanceView> instances = PlacedInstances(state, telemetry);
   for (const std::string& set : WorkflowSets(state)) {
     const std::vector<Pool> pools = PoolsOf(state, set);
-    for (const Pool& pool : pools) AddPool(telemetry, set, pool, instances, elasticity);
+    for (const Pool& pool : pools) {
+      AddPool(telemetry, set, pool, instances, elasticity);
+      AddMissingDevice(set, pool, instances, elasticity);
+    }
     AddApps(state, telemetry, set, pools, instances, elasticity);
   }
   for (const v1::Plan& plan : state.plans()) {

@@ -85,6 +85,7 @@ int WorkersOf(const Telemetry& telemetry, const std::string& node_id) {
 }
 
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry) {
+  const std::vector<Pool> pools = PoolsOf(state, "");  // Limits do not matter here.
   const std::map<std::string, base::MonotonicTime> moved = LastMoves(state, telemetry);
   const std::map<std::string, const v1::Move*> moves = RunningMoves(state.plans());
   std::vector<InstanceView> instances;
@@ -95,7 +96,13 @@ std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telem
     const v1::Move* move = running == moves.end() ? nullptr : running->second;
     const v1::Activity activity = ActivityOf(record, telemetry.window->Last(id));
     const bool serves_nobody = activity == v1::QUARANTINED || activity == v1::STUCK;
-    InstanceView view{.node_id = id, .pinned_stage = node.pinned_stage()};
+    InstanceView view{.node_id = id,
+                      .pinned_stage = node.pinned_stage(),
+                      .host = node.host(),
+                      .zone = node.zone()};
+    for (const Pool& pool : pools) {
+      if (!HasDevice(node, pool)) view.unfit_pools.push_back(pool.id);
+    }
     SetPlace(record, move, view);
     view.movable = move == nullptr && !serves_nobody && !node.placement().pinned() &&
                    !node.placement().removed();

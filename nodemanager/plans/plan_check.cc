@@ -86,10 +86,15 @@ absl::Status CompleteMove(const StateMachine& state, v1::Move& move) {
   if (to.removed() && !to.pool().empty())
     return Refuse(absl::StatusCode::kInvalidArgument, "BAD_PLACEMENT", id,
                   "an instance that is removed has no pool");
-  if (const Pool* pool = FindPool(pools, to.pool()); pool != nullptr && !MayServe(node, *pool))
+  if (const Pool* pool = FindPool(pools, to.pool()); pool != nullptr && !MayServe(node, *pool)) {
+    if (!HasDevice(node, *pool))
+      return Precondition("NO_DEVICE", id,
+                          absl::StrCat("it does not have ", NeededDevice(*pool), ", which '",
+                                       to.pool(), "' needs"));
     return Precondition("NODE_PINNED", id,
                         absl::StrCat("its configuration pins it to stage '", node.pinned_stage(),
                                      "'; it cannot serve '", to.pool(), "'"));
+  }
   *move.mutable_from() = PlacementOf(record);
   if (SamePlacement(move.from(), to))
     return Precondition("NOTHING_TO_DO", id, "it is there already");

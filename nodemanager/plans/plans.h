@@ -42,8 +42,8 @@ PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
 ///
 /// Errors: NOT_FOUND (NODE_UNKNOWN, POOL_UNKNOWN, WORKFLOW_SET_UNKNOWN), INVALID_ARGUMENT
 /// (POOL_AMBIGUOUS, BAD_PLACEMENT, and those of CheckPlan()), FAILED_PRECONDITION (NODE_MOVING,
-/// BELOW_MINIMUM, ABOVE_MAXIMUM, NODE_PINNED to another stage, NODE_DEAD, NOT_AN_INSTANCE,
-/// NOTHING_TO_DO).
+/// BELOW_MINIMUM, ABOVE_MAXIMUM, NODE_PINNED to another stage, NO_DEVICE, NODE_DEAD,
+/// NOT_AN_INSTANCE, NOTHING_TO_DO).
 absl::StatusOr<v1::Plan> CompletePlan(const StateMachine& state, v1::Plan plan);
 
 /// Predicts what the plan would do to utilisation, waiting and throughput.
@@ -72,8 +72,9 @@ std::vector<v1::Command> NextSteps(const StateMachine& state, const Telemetry& t
 v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
                           const std::string& workflow_set, const std::string& proxy);
 
-/// The pools with their load, and the plans under way, for people. The ElasticController adds the
-/// hold and why the policy moves nothing.
+/// The pools with their load, and the plans under way, for people. policy_detail names the pools
+/// that nobody can serve for lack of a device. The ElasticController adds the hold and why the
+/// policy moves nothing.
 v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& telemetry,
                               const v1::ElasticityConfig& config);
 

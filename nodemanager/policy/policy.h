@@ -28,6 +28,9 @@ struct InstanceView {
   /// False when it is pinned, removed, quarantined, or part of a plan that has not ended.
   bool movable = true;
   std::string pinned_stage;  ///< It serves pools of this stage only. Empty: of any stage.
+  /// Pools that it cannot serve for lack of a device.
+  std::vector<std::string> unfit_pools;
+  std::string host, zone;  ///< Where it runs. Empty: unknown.
   /// 0 when it serves nobody (quarantined, stuck). It then fills no minimum but counts to the
   /// maximum.
   int workers = 1;

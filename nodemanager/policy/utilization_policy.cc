@@ -6,6 +6,7 @@
 #include <map>
 #include <ranges>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,6 +35,11 @@ struct Instance {
 double Share(double load, double workers) {
   if (load <= 0) return 0;
   return workers > 0 ? load / workers : kInfinity;
+}
+
+bool MayServe(const InstanceView& instance, const PoolView& pool) {
+  return (instance.pinned_stage.empty() || instance.pinned_stage == pool.stage) &&
+         std::ranges::find(instance.unfit_pools, pool.id) == instance.unfit_pools.end();
 }
 
 // A pool as the moves of this decision leave it.
@@ -81,6 +87,19 @@ struct PoolState {
   }
 };
 
+// How many instances of a place each host and each zone has: they may fail together.
+struct Neighbours {
+  std::map<std::string, int> hosts, zones;
+  void Change(const InstanceView& instance, int change) {
+    if (!instance.host.empty()) hosts[instance.host] += change;
+    if (!instance.zone.empty()) zones[instance.zone] += change;
+  }
+  [[nodiscard]] std::pair<int, int> Of(const InstanceView& instance) const {
+    const auto host = hosts.find(instance.host), zone = zones.find(instance.zone);
+    return {host == hosts.end() ? 0 : host->second, zone == zones.end() ? 0 : zone->second};
+  }
+};
+
 std::string Percent(double busy) {
   return std::isinf(busy) ? "100 % without instances" : absl::StrFormat("%.0f %%", 100 * busy);
 }
@@ -114,9 +133,9 @@ class Decider {
   [[nodiscard]] std::optional<double> BusyAfterGiving(const PoolState& from, const PoolState& to);
   [[nodiscard]] bool PaysOff(const PoolState& from, const PoolState& to, double moved_workers,
                              double busy_after) const;
-  std::vector<Instance*> Movable(const PoolState& from, std::string_view stage);
-  std::vector<Instance*> Pick(const std::string& workflow_set, const std::string& pool,
-                              std::string_view stage);
+  using Place = std::pair<std::string, std::string>;  // Set and pool id. An empty id means idle.
+  std::vector<Instance*> Movable(const PoolState& from, const PoolState* to);
+  std::vector<Instance*> Pick(const Place& from, const PoolState* to);
   void Move(Instance& instance, PoolState* from, PoolState* to, std::string reason);
   [[nodiscard]] bool HasTotal() const { return config_.max_moves() > 0; }
   // How many moves may still begin. Without a total, each pool has a budget of its own.
@@ -135,8 +154,10 @@ class Decider {
   const PolicyView& view_;
   const v1::ElasticityConfig& config_;
   std::vector<Instance> instances_;
-  std::map<std::pair<std::string, std::string>, PoolState> pools_;  // By set and id.
-  std::set<std::string> sets_;                                      // Sets that have instances.
+  std::map<Place, PoolState> pools_;
+  std::map<Place, std::vector<std::size_t>> members_;  // Of the view: indices in instances_.
+  std::map<Place, Neighbours> neighbours_;             // After the moves of this decision.
+  std::set<std::string> sets_;                         // Sets that have instances.
   PolicyDecision decision_;
 };
 
@@ -165,9 +186,12 @@ void Decider::ReadChanges(PoolState& pool) const {
 
 void Decider::ReadInstances() {
   for (const InstanceView& instance : view_.instances) {
+    const Place at = {instance.workflow_set, instance.pool};
+    members_[at].push_back(instances_.size());
+    neighbours_[at].Change(instance, 1);
     instances_.push_back({.view = &instance});
     sets_.insert(instance.workflow_set);
-    const auto place = pools_.find({instance.workflow_set, instance.pool});
+    const auto place = pools_.find(at);
     if (place == pools_.end()) continue;
     PoolState& pool = place->second;
     if (instance.workers <= 0) {
@@ -255,7 +279,6 @@ void Decider::ReadApp(const capacity::App& app, const std::map<std::string, doub
 }
 
 void Decider::ReadPast() {
-  using Place = std::pair<std::string, std::string>;
   std::map<std::pair<Place, Place>, int> seen;  // Moves of which none the other way came since.
   std::map<Place, std::map<Place, int>> returned;
   for (const PastMove& move : view_.past) {
@@ -382,7 +405,7 @@ bool Decider::TakeIdle(PoolState& pool, bool same_set) {
   const auto needed = static_cast<std::size_t>(std::max(1, pool.view->resource));
   for (const std::string& set : sets_) {
     if ((set == pool.view->workflow_set) != same_set) continue;
-    const std::vector<Instance*> idle = Pick(set, "", pool.view->stage);
+    const std::vector<Instance*> idle = Pick({set, ""}, &pool);
     if (idle.size() < needed) continue;
     const std::string busy = Percent(pool.Busy());
     for (std::size_t i = 1; i < needed; ++i) idle[i]->used = true;
@@ -408,7 +431,7 @@ bool Decider::TakeFromDonor(PoolState& pool, bool same_set) {
   const std::string reason =
       absl::StrFormat("%s at %s over %.0f s; %s keeps %s", Name(pool), Percent(pool.Busy()),
                       config_.window_s(), Name(*donor), Percent(least));
-  const std::vector<Instance*> given = Movable(*donor, pool.view->stage);
+  const std::vector<Instance*> given = Movable(*donor, &pool);
   const bool directly = std::max(1, donor->view->resource) >= std::max(1, pool.view->resource);
   for (int i = 0; i < count; ++i)
     Move(*given[static_cast<std::size_t>(i)], donor, directly ? &pool : nullptr, reason);
@@ -420,7 +443,7 @@ bool Decider::TakeFromDonor(PoolState& pool, bool same_set) {
 int Decider::InstancesToGive(const PoolState& from, const PoolState& to) {
   const int given = std::max(1, from.view->resource), needed = std::max(1, to.view->resource);
   if (given >= needed) return 1;
-  const auto idle = static_cast<int>(Pick(from.view->workflow_set, "", to.view->stage).size());
+  const auto idle = static_cast<int>(Pick({from.view->workflow_set, ""}, &to).size());
   return (std::max(1, needed - idle) + given - 1) / given;
 }
 
@@ -433,7 +456,7 @@ std::optional<double> Decider::BusyAfterGiving(const PoolState& from, const Pool
   const int count = InstancesToGive(from, to);
   if (!MayGive(from) || count > BudgetOf(from) || from.instances - count < from.view->min_instances)
     return std::nullopt;
-  const std::vector<Instance*> given = Movable(from, to.view->stage);
+  const std::vector<Instance*> given = Movable(from, &to);
   if (given.size() < static_cast<std::size_t>(count)) return std::nullopt;
   double workers = 0;
   for (int i = 0; i < count; ++i) workers += given[static_cast<std::size_t>(i)]->view->workers;
@@ -471,7 +494,7 @@ bool Decider::ScaleIn() {
         pool.Busy() >= config_.low_threshold() ||
         (least != nullptr && pool.Busy() >= least->Busy()))
       continue;
-    const std::vector<Instance*> movable = Movable(pool, "");
+    const std::vector<Instance*> movable = Movable(pool, nullptr);
     if (movable.empty() ||
         pool.BusyWithout(movable[0]->view->workers) > config_.threshold() - kScaleInMargin)
       continue;
@@ -486,29 +509,43 @@ bool Decider::ScaleIn() {
   return true;
 }
 
-// The movable instances of a pool that may serve `stage`, those that have been there for longest
-// first. An empty `stage` allows every instance, because an idle one serves none.
-std::vector<Instance*> Decider::Pick(const std::string& workflow_set, const std::string& pool,
-                                     std::string_view stage) {
-  std::vector<Instance*> found;
-  for (Instance& instance : instances_) {
+// The movable instances of a place that may serve `to`, or all of them when they become idle. Those
+// come first that spread the pools best over hosts and zones: `to` has fewest near them, and the
+// place that loses them has most. Of equal ones those come first that have been there for longest.
+std::vector<Instance*> Decider::Pick(const Place& from, const PoolState* to) {
+  struct Choice {
+    std::pair<int, int> there, here;
+    base::MonotonicTime since;
+    Instance* instance;
+  };
+  const auto members = members_.find(from);
+  if (members == members_.end()) return {};
+  const auto near = [&](const Place& place, const InstanceView& view) {
+    const auto known = neighbours_.find(place);
+    return place.second.empty() || known == neighbours_.end() ? std::pair(0, 0)
+                                                              : known->second.Of(view);
+  };
+  const Place place = to == nullptr ? Place() : Place(to->view->workflow_set, to->view->id);
+  std::vector<Choice> choices;
+  for (const std::size_t index : members->second) {
+    Instance& instance = instances_[index];
     const InstanceView& view = *instance.view;
-    if (instance.used || !view.movable || view.workers <= 0 || view.workflow_set != workflow_set ||
-        view.pool != pool)
-      continue;
-    if (!stage.empty() && !view.pinned_stage.empty() && view.pinned_stage != stage) continue;
-    found.push_back(&instance);
+    if (instance.used || !view.movable || view.workers <= 0) continue;
+    if (to != nullptr && !MayServe(view, *to->view)) continue;
+    choices.push_back({near(place, view), near(from, view),
+                       view.since.value_or(base::MonotonicTime::min()), &instance});
   }
-  std::ranges::stable_sort(found, [](const Instance* a, const Instance* b) {
-    return a->view->since.value_or(base::MonotonicTime::min()) <
-           b->view->since.value_or(base::MonotonicTime::min());
+  std::ranges::stable_sort(choices, [](const Choice& a, const Choice& b) {
+    return std::tie(a.there, b.here, a.since) < std::tie(b.there, a.here, b.since);
   });
+  std::vector<Instance*> found;
+  for (const Choice& choice : choices) found.push_back(choice.instance);
   return found;
 }
 
 // An instance that serves rests for two cooldowns before it moves again.
-std::vector<Instance*> Decider::Movable(const PoolState& from, std::string_view stage) {
-  std::vector<Instance*> found = Pick(from.view->workflow_set, from.view->id, stage);
+std::vector<Instance*> Decider::Movable(const PoolState& from, const PoolState* to) {
+  std::vector<Instance*> found = Pick({from.view->workflow_set, from.view->id}, to);
   std::erase_if(found, [&](const Instance* instance) {
     return instance->view->since.has_value() &&
            view_.now - *instance->view->since < base::FromSeconds(2 * config_.cooldown_s());
@@ -519,6 +556,8 @@ std::vector<Instance*> Decider::Movable(const PoolState& from, std::string_view 
 void Decider::Move(Instance& instance, PoolState* from, PoolState* to, std::string reason) {
   const InstanceView& view = *instance.view;
   instance.used = true;
+  neighbours_[{view.workflow_set, view.pool}].Change(view, -1);
+  if (to != nullptr) neighbours_[{to->view->workflow_set, to->view->id}].Change(view, 1);
   decision_.moves.push_back({.node_id = view.node_id,
                              .to_set = to == nullptr ? view.workflow_set : to->view->workflow_set,
                              .to_pool = to == nullptr ? "" : to->view->id,

@@ -119,14 +119,17 @@ absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
 v1::Elasticity ElasticController::Describe(const ElasticInput& input) const {
   v1::Elasticity elasticity = MakeElasticity(input.state(), input.telemetry(), config_);
   const v1::Hold& hold = input.state().hold();
+  std::string detail;
   if (IsHeld(hold, input.telemetry())) {
     *elasticity.mutable_hold() = hold;
-    elasticity.set_policy_detail(absl::StrCat("on hold by ", hold.actor(),
-                                              hold.reason().empty() ? "" : ": ", hold.reason()));
-    return elasticity;
+    detail =
+        absl::StrCat("on hold by ", hold.actor(), hold.reason().empty() ? "" : ": ", hold.reason());
+  } else {
+    const base::MutexLock lock(mutex_);
+    detail = detail_;
   }
-  const base::MutexLock lock(mutex_);
-  elasticity.set_policy_detail(detail_);
+  const bool both = !elasticity.policy_detail().empty() && !detail.empty();
+  absl::StrAppend(elasticity.mutable_policy_detail(), both ? "; " : "", detail);
   return elasticity;
 }
 

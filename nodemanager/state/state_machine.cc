@@ -52,8 +52,8 @@ const std::string& ModelOf(const v1::Assignment& assignment, int app) {
 }
 
 // True when an instance with assignment `a` can take `b` while it goes on serving: it loads and
-// unloads models, and serves the other applications meanwhile.
-bool SameStage(v1::StageSpec a, v1::StageSpec b) {
+// unloads models, and serves the other applications meanwhile. `version` is that of the state.
+bool SameStage(v1::StageSpec a, v1::StageSpec b, std::uint32_t version) {
   for (v1::StageSpec* spec : {&a, &b}) {
     spec->clear_model();
     spec->clear_pool();
@@ -63,16 +63,20 @@ bool SameStage(v1::StageSpec a, v1::StageSpec b) {
     spec->clear_max_instances();
     spec->clear_cost();
     spec->clear_after();
+    if (version < 3) continue;
+    spec->clear_device();
+    spec->clear_device_memory_bytes();
+    spec->clear_cost_terms();
   }
   return base::CanonicalBytes(a) == base::CanonicalBytes(b);
 }
 
 // The applications that the instance serves now and that the next assignment leaves as they are.
-Names KeptApps(const v1::NodeRecord& record, const v1::Assignment& next) {
+Names KeptApps(const v1::NodeRecord& record, const v1::Assignment& next, std::uint32_t version) {
   const v1::Assignment& now = record.node().assignment();
   const Names served = ServedApps(record);
   Names kept;
-  if (now.workflow_set() != next.workflow_set() || !SameStage(now.stage(), next.stage()))
+  if (now.workflow_set() != next.workflow_set() || !SameStage(now.stage(), next.stage(), version))
     return kept;
   for (int i = 0; i < now.app_ids_size(); ++i) {
     for (int j = 0; j < next.app_ids_size(); ++j) {
@@ -462,7 +466,7 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
     made.set_removed(assignment.removed());
     // KeptApps() compares with the assignment that the next line replaces. An empty result means
     // that nothing is served, because `served_epoch` is older than the new epoch (ServedApps).
-    *record.mutable_served_app_ids() = KeptApps(record, made);
+    *record.mutable_served_app_ids() = KeptApps(record, made, version_);
     *record.mutable_node()->mutable_assignment() = std::move(made);
     record.clear_drained();
     record.clear_load_failed();

@@ -58,6 +58,9 @@ const std::vector<WrongWorkflow>& WrongWorkflows() {
        }},
       {"stages[0].pool", [](W& w) { w.mutable_stages(0)->set_pool("../pool"); }},
       {"stages[1].precision", [](W& w) { w.mutable_stages(1)->set_precision("fp8"); }},
+      {"stages[1].device", [](W& w) { w.mutable_stages(1)->set_device("cuda:0"); }},
+      {"stages[1].device_memory_bytes",
+       [](W& w) { w.mutable_stages(1)->set_device_memory_bytes(-1); }},
       {"stages[1].cost[1]", [](W& w) { w.mutable_stages(1)->add_cost("width"); }},
       {"stages[0].cost[0]",
        [](W& w) {

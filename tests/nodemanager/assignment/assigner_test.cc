@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/ids.h"
+#include "nodemanager/assignment/pools.h"
 #include "tests/nodemanager/state/builders.h"
 #include "tests/test_main.h"
 
@@ -343,6 +344,7 @@ class AssignerTest : public QObject {
     workflow.mutable_stages(1)->set_min_instances(1);
     workflow.mutable_stages(1)->add_cost("steps");
     workflow.mutable_stages(1)->add_after("a");
+    workflow.mutable_stages(1)->add_cost_terms()->add_factors("steps");
     world.Do(WorkflowCommand(workflow));
     const v1::RoutingTable table = world.machine.Routing("default");
     for (const v1::Route& route : table.routes()) QCOMPARE(route.instances_size(), 1);
@@ -402,6 +404,97 @@ class AssignerTest : public QObject {
     const QString settled = world.Stages();
     for (int i = 0; i < 5; ++i) fail();
     QCOMPARE(world.Stages(), settled);
+  }
+
+  static v1::Node NodeWith(const std::string& id, const std::string& kind, std::int64_t gib) {
+    v1::Node node = MakeNode(id, v1::INSTANCE);
+    v1::Device& device = *node.add_devices();
+    device.set_kind(kind);
+    device.set_memory_bytes(gib << 30);
+    return node;
+  }
+
+  void Device_OnlyInstancesThatHaveItServe() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(0)->set_device("cuda");
+    workflow.mutable_stages(0)->set_device_memory_bytes(std::int64_t{24} << 30);
+    world.Do(WorkflowCommand(workflow));
+    world.AddInstance("i0");  // It has not said what it computes on.
+    world.Do(RegisterCommand(NodeWith("i1", "cpu", 64)));
+    world.Do(RegisterCommand(NodeWith("i2", "cuda", 16)));
+    world.Do(RegisterCommand(NodeWith("i3", "cuda", 0)));  // Nobody knows how much memory it has.
+    QCOMPARE(world.Stages(), QString("b b b b"));
+    world.Do(RegisterCommand(NodeWith("i4", "cuda", 24)));
+    QCOMPARE(world.Stages(), QString("b b b b a"));
+    // An instance that comes back without the device serves something else.
+    v1::Node lost = NodeWith("i4", "cpu", 64);
+    lost.set_incarnation(2);
+    world.Do(RegisterCommand(lost));
+    QCOMPARE(world.Stages(), QString("b b b b b"));
+  }
+
+  // Two devices are two pools. Of two demands for memory the larger one holds.
+  void Device_BelongsToThePool() {
+    World world;
+    v1::Workflow one = MakeWorkflow("one", {"a"}), two = MakeWorkflow("two", {"a"});
+    two.mutable_stages(0)->set_device("cuda");
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(PoolsOf(world.machine, "default").size(), std::size_t{2});
+    QCOMPARE(PoolsOf(world.machine, "default")[1].id, std::string("a/wan/tiny;cuda"));
+    one.mutable_stages(0)->set_device("cuda");
+    one.mutable_stages(0)->set_device_memory_bytes(std::int64_t{8} << 30);
+    two.mutable_stages(0)->set_device_memory_bytes(std::int64_t{4} << 30);
+    world.Do(WorkflowCommand(one));
+    world.Do(WorkflowCommand(two));
+    QCOMPARE(PoolsOf(world.machine, "default").size(), std::size_t{1});
+    world.Do(RegisterCommand(NodeWith("i0", "cuda", 4)));
+    QCOMPARE(world.Stages(), QString("-"));
+    QCOMPARE(NeededDevice(PoolsOf(world.machine, "default")[0]),
+             std::string("a cuda device with 8.0 GiB"));
+  }
+
+  // How many instances of the pool each host has: "h0:2 h1:1".
+  static QString HostsOf(const World& world, const QString& stage) {
+    std::map<std::string, int> hosts;
+    for (const auto& [id, record] : world.machine.nodes()) {
+      if (IsAlive(record.node()) && world.StageOf(id) == stage) ++hosts[record.node().host()];
+    }
+    QStringList text;
+    for (const auto& [host, count] : hosts)
+      text << QString("%1:%2").arg(QString::fromStdString(host)).arg(count);
+    return text.join(' ');
+  }
+
+  void Spread_PoolsGoToSeveralHosts() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a", "b"})));
+    // The order of the ids alone would give each pool one host.
+    for (int i = 0; i < 8; ++i) {
+      v1::Node node = MakeNode(absl::StrCat("i", i), v1::INSTANCE);
+      node.set_host(i % 2 == 0 ? "h0" : "h1");
+      world.Do(RegisterCommand(node));
+    }
+    QCOMPARE(HostsOf(world, "a"), QString("h0:2 h1:2"));
+    QCOMPARE(HostsOf(world, "b"), QString("h0:2 h1:2"));
+  }
+
+  void Spread_MinimumTakesIdleOnesOfOtherHostsFirst() {
+    World world;
+    world.Do(WorkflowCommand(MakeWorkflow("app", {"a"})));
+    const std::vector<std::pair<std::string, std::string>> nodes = {
+        {"i0", "h0"}, {"i1", "h0"}, {"i2", "h0"}, {"i3", "h1"}};
+    for (const auto& [id, host] : nodes) {
+      v1::Node node = MakeNode(id, v1::INSTANCE);
+      node.set_host(host);
+      node.set_zone("z-" + host);
+      world.Do(RegisterCommand(node));
+    }
+    for (const char* id : {"i1", "i2", "i3"}) Place(world, id, InPool(""));
+    QCOMPARE(world.Stages(), QString("a - - -"));
+    world.Do(LimitsCommand("a/wan/tiny", 2, 0));
+    QCOMPARE(world.Stages(), QString("a - - a"));
   }
 
   void Plan_WorkflowSetsDoNotShareInstances() {

@@ -561,6 +561,10 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Begin({move("i4", "b")}), std::string("NODE_DEAD"));
     world.Start("pinned", v1::INSTANCE, "default", "a");
     QCOMPARE(world.Begin({move("pinned", "b")}), std::string("NODE_PINNED"));
+    v1::Workflow gpu = MakeWorkflow("gpu", {"g"});
+    gpu.mutable_stages(0)->set_device("cuda");
+    world.Do(WorkflowCommand(gpu));
+    QCOMPARE(world.Begin({move("i0", "g")}), std::string("NO_DEVICE"));
     QCOMPARE(world.Begin({move("i0", "b")}), std::string());
     QCOMPARE(world.Begin({move("i0", "")}), std::string("NODE_MOVING"));
   }

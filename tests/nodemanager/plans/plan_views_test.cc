@@ -218,6 +218,25 @@ class PlanViewsTest : public QObject {
     QVERIFY(Near(capacity.sets(0).headroom(), 0.75, 0.1));
   }
 
+  void aPoolThatNobodyCanServeSaysWhy() {
+    Cluster cluster;
+    QCOMPARE(MakeElasticity(cluster.state, cluster.telemetry(), Config()).policy_detail(),
+             std::string());
+    v1::Workflow gpu = MakeWorkflow("gpu", {"g"});
+    gpu.mutable_stages(0)->set_device("cuda");
+    cluster.Apply(WorkflowCommand(gpu));
+    QCOMPARE(MakeElasticity(cluster.state, cluster.telemetry(), Config()).policy_detail(),
+             std::string("g/wan/tiny;cuda: no instance of default has a cuda device"));
+    v1::Node able = MakeNode("able", v1::INSTANCE);
+    able.add_devices()->set_kind("cuda");
+    cluster.Apply(RegisterCommand(able));
+    QCOMPARE(MakeElasticity(cluster.state, cluster.telemetry(), Config()).policy_detail(),
+             std::string());
+    const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    for (const InstanceView& instance : view.instances)
+      QCOMPARE(instance.unfit_pools.size(), std::size_t{instance.node_id == "able" ? 0U : 1U});
+  }
+
   void whatMovesCountsWhereItGoes() {
     Cluster cluster;
     cluster.Run(60);

@@ -522,6 +522,40 @@ class PolicyTest : public QObject {
     QCOMPARE(CountOf(cluster), 0);
   }
 
+  void whoLacksTheDeviceDoesNotGo() {
+    Cluster cluster = BusyAndSpare();
+    cluster.Instances("", 1, 0);
+    cluster.view.instances.back().unfit_pools = {"x"};
+    QCOMPARE(cluster.Moves(), QString("y>x"));
+    for (InstanceView& instance : cluster.view.instances) instance.unfit_pools = {"x"};
+    QCOMPARE(cluster.Moves(), QString());
+    for (InstanceView& instance : cluster.view.instances) instance.unfit_pools = {"z"};
+    QCOMPARE(cluster.Moves(), QString(">x"));
+  }
+
+  // x has an instance on host h0. y gives one of another host, and of its most crowded one.
+  void movesSpreadPoolsOverHostsAndZones() {
+    Cluster cluster = BusyAndSpare();
+    const auto put = [&](const std::vector<std::pair<std::string, std::string>>& places) {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        cluster.view.instances[i].host = places[i].first;
+        cluster.view.instances[i].zone = places[i].second;
+      }
+      return cluster.Decide().moves.at(0).node_id;
+    };
+    QCOMPARE(put({{"", ""}, {"", ""}, {"", ""}, {"", ""}}), std::string("i002"));
+    QCOMPARE(put({{"h0", ""}, {"h0", ""}, {"h1", ""}, {"h2", ""}}), std::string("i003"));
+    QCOMPARE(put({{"h0", ""}, {"h1", ""}, {"h2", ""}, {"h2", ""}}), std::string("i003"));
+    QCOMPARE(put({{"h0", "z0"}, {"h1", "z0"}, {"h2", "z1"}, {"h3", "z1"}}), std::string("i003"));
+    // Idle ones too, and each of them sees where the last one went.
+    cluster.Instances("", 3, 0);
+    cluster.App("b", {{"x", 1.5}});
+    put({{"h0", ""}, {"", ""}, {"", ""}, {"", ""}, {"h1", ""}, {"h1", ""}, {"h2", ""}});
+    std::vector<std::string> moved;
+    for (const WantedMove& move : cluster.Decide(Config(2)).moves) moved.push_back(move.node_id);
+    QCOMPARE(moved, (std::vector<std::string>{"i005", "i007"}));
+  }
+
   void whatIsNotMeasuredIsLeftAlone() {
     Cluster cluster = BusyAndSpare();
     cluster.First("y").utilization = std::nullopt;  // All of a donor must be measured.

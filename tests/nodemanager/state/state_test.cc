@@ -459,6 +459,25 @@ class StateTest : public QObject {
     QCOMPARE(ApplyNext(machine, command).reason(), reason.toStdString());
   }
 
+  // What a pool needs of a device matters to who places instances, not to those that serve.
+  void Assign_OfOtherMemoryLeavesTheRoutesAloneSinceVersion3() {
+    for (const std::uint32_t version : {2U, 3U}) {
+      StateMachine machine;
+      const auto apply = [&](const v1::Command& command) {
+        return machine.Apply(machine.applied_index() + 1, command, version);
+      };
+      apply(WorkflowCommand(MakeWorkflow("one", {"a"})));
+      apply(RegisterCommand(MakeNode("i", v1::INSTANCE)));
+      const auto epoch = apply(AssignPool(machine, {"one"}, {"tiny"})).epoch();
+      apply(StateCommand("i", v1::Node::READY, epoch));
+      QCOMPARE(Routed(machine), QString("one"));
+      v1::Command more = AssignPool(machine, {"one"}, {"tiny"});
+      more.mutable_assign()->mutable_assignments(0)->mutable_stage()->set_device_memory_bytes(1);
+      QCOMPARE(apply(more).code(), 0);
+      QCOMPARE(Routed(machine), QString(version == 2 ? "" : "one"));
+    }
+  }
+
   void Assign_OfVersion2FailsWhenAnythingHasChanged() {
     StateMachine machine;
     const auto apply = [&](const v1::Command& command) {
