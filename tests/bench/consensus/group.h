@@ -1,5 +1,4 @@
-// Starts three servers that agree, ours or etcd's, asks them who leads, and kills them. Internal to
-// onepiece-bench-consensus.
+// Starts three servers that agree, ours or etcd's, asks them who leads, and kills them.
 #pragma once
 
 #include <cstddef>
@@ -54,13 +53,19 @@ class Group {
   /// restarts the killed one.
   absl::StatusOr<double> FailOver();
 
+  [[nodiscard]] const std::vector<std::string>& addresses() const { return plan_.addresses; }
+  [[nodiscard]] std::int32_t pid(std::size_t member) const { return processes_[member].pid; }
+  /// Waits until one member leads and all have its log.
+  ///
+  /// Errors: DEADLINE_EXCEEDED.
+  absl::StatusOr<std::size_t> WaitUntilSettled() const;
+  absl::Status StartMember(std::size_t member);
+  void KillMember(std::size_t member);  ///< SIGKILL.
+
  private:
   Group(GroupPlan plan, const std::string& dir) : plan_(std::move(plan)), dir_(dir) {}
-  absl::Status StartMember(std::size_t member);
-  void KillMember(std::size_t member);
   /// Returns the leader if all three answer and their logs are equally long.
   [[nodiscard]] std::optional<std::size_t> SettledLeader() const;
-  absl::StatusOr<std::size_t> WaitUntilSettled() const;
 
   const GroupPlan plan_;
   const std::string dir_;

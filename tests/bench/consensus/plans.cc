@@ -1,20 +1,15 @@
 // Starts the two kinds of servers and speaks to them.
 #include <arpa/inet.h>
-#include <google/protobuf/empty.pb.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/unknown_field_set.h>
-#include <grpcpp/generic/generic_stub.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
 #include "cluster/local/resources.h"
 #include "cluster/rpc/channel.h"
+#include "etcd.grpc.pb.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "tests/bench/consensus/group.h"
@@ -73,62 +68,22 @@ std::string ApplyWorkflow(int client, std::uint64_t sequence) {
   return request.SerializeAsString();
 }
 
-// etcdserverpb.PutRequest: key 1, value 2.
 std::string Put(int client, std::uint64_t sequence) {
   std::string value = absl::StrCat(sequence, ":");
   value.resize(kWriteBytes, 'x');
-  std::string message;
-  google::protobuf::io::StringOutputStream bytes(&message);
-  google::protobuf::io::CodedOutputStream out(&bytes);
-  int number = 0;
-  for (const std::string& field : {absl::StrCat("bench-", client), value}) {
-    out.WriteTag(static_cast<std::uint32_t>(++number << 3 | 2));  // A length-delimited field.
-    out.WriteVarint32(static_cast<std::uint32_t>(field.size()));
-    out.WriteString(field);
-  }
-  out.Trim();
-  return message;
+  etcdserverpb::PutRequest request;
+  request.set_key(absl::StrCat("bench-", client));
+  request.set_value(std::move(value));
+  return request.SerializeAsString();
 }
 
-std::uint64_t Number(const google::protobuf::UnknownFieldSet& message, int field) {
-  for (int i = 0; i < message.field_count(); ++i) {
-    const google::protobuf::UnknownField& found = message.field(i);
-    if (found.number() == field && found.type() == google::protobuf::UnknownField::TYPE_VARINT)
-      return found.varint();
-  }
-  return 0;
-}
-
-// etcdserverpb.StatusResponse: header 1 (its member_id 2), leader 4, raftIndex 5.
 absl::StatusOr<MemberView> ViewEtcd(const std::string& address) {
-  grpc::GenericStub stub(rpc::MakeChannel(address));
-  grpc::ClientContext context;
-  rpc::SetTimeout(context, kViewLimit);
-  grpc::CompletionQueue done;
-  const grpc::Slice nothing;  // A StatusRequest has no fields.
-  const auto call = stub.PrepareUnaryCall(&context, "/etcdserverpb.Maintenance/Status",
-                                          grpc::ByteBuffer(&nothing, 1), &done);
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  call->StartCall();
-  call->Finish(&reply, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  done.Next(&tag, &ok);
-  if (!status.ok()) return rpc::FromGrpc(status);
-  google::protobuf::Empty answer;
-  grpc::ProtoBufferReader reader(&reply);
-  if (!answer.ParseFromZeroCopyStream(&reader)) return absl::InternalError("no StatusResponse");
-  const auto& fields = answer.GetReflection()->GetUnknownFields(answer);
-  std::uint64_t self = 0;
-  for (int i = 0; i < fields.field_count(); ++i) {
-    google::protobuf::UnknownFieldSet header;
-    if (fields.field(i).number() == 1 && header.ParseFromString(fields.field(i).length_delimited()))
-      self = Number(header, 2);
-  }
-  const std::uint64_t leader = Number(fields, 4);
-  if (leader == 0) return absl::UnavailableError("no leader");
-  return MemberView{leader == self, Number(fields, 5)};
+  const auto stub = etcdserverpb::Maintenance::NewStub(rpc::MakeChannel(address));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const etcdserverpb::StatusResponse status,
+      rpc::Call(*stub, &etcdserverpb::Maintenance::Stub::Status, {}, kViewLimit));
+  if (status.leader() == 0) return absl::UnavailableError("no leader");
+  return MemberView{status.leader() == status.header().member_id(), status.raft_index()};
 }
 
 }  // namespace
