@@ -51,6 +51,8 @@ constexpr Verb kVerbs[] = {
      "onepiece-bench fabric", kWithTests},
     {"bench consensus", "Three NodeManagers beside three etcd", nullptr,
      "onepiece-bench-consensus consensus", kWithTests},
+    {"bench control", "A NodeManager group with many nodes, beside etcd", nullptr,
+     "onepiece-bench-control control", kWithTests},
     {"bench database", "The results database beside Redis and memcached", nullptr,
      "onepiece-bench-database database",
      "It is built with the tests (-DONEPIECE_TESTS=ON) where the packages libhiredis-dev and "
