@@ -24,6 +24,8 @@ constexpr int kMovesPerPlan = 32;  // The NodeManager's limit.
 constexpr int kDrainedShare = 10;  // One instance of so many.
 /// How often the cluster is asked about its nodes. The answer has all of them.
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(50);
+/// What each registration may add to the start. It is a commit of its own.
+constexpr base::Duration kJoinLimit = std::chrono::milliseconds(60);
 constexpr base::Duration kDrainLimit = std::chrono::minutes(10);
 constexpr base::Duration kCallLimit = std::chrono::seconds(5);
 constexpr char kOurs[] = "ours";
@@ -72,6 +74,7 @@ class NodeSide final : public Side {
   absl::Status Change(std::int64_t version) override { return Apply(Changing(version)); }
   absl::StatusOr<base::MonotonicTime> WaitForHeartbeats(base::MonotonicTime since) override;
   absl::StatusOr<std::size_t> TableBytes();
+  [[nodiscard]] std::vector<double> ResidentBytes() const;  ///< One for each replica.
   /// Drains a tenth of the instances for good, plan after plan. Returns the time.
   absl::StatusOr<double> Drain();
   /// The highest round of a ballot, which every election raises.
@@ -142,7 +145,8 @@ absl::Status NodeSide::WaitForAll(const std::string& what, Good good) {
 absl::Status NodeSide::StartCrowd(std::int64_t version) {
   ONEPIECE_ASSIGN_OR_RETURN(crowd_, Crowd::Start(FleetKind::kNodes, plan_.nodes,
                                                  group_->addresses(), plan_.dir, plan_.stop));
-  ONEPIECE_RETURN_IF_ERROR(crowd_->WaitForTables(version, kCrowdLimit).status());
+  ONEPIECE_RETURN_IF_ERROR(
+      crowd_->WaitForTables(version, kCrowdLimit + kJoinLimit * plan_.nodes).status());
   ONEPIECE_RETURN_IF_ERROR(WaitForAll(
       "are not READY", [](const v1::Node& node) { return node.state() == v1::Node::READY; }));
   ONEPIECE_ASSIGN_OR_RETURN(const v1::Cluster cluster, Look());
@@ -170,6 +174,13 @@ absl::StatusOr<std::size_t> NodeSide::TableBytes() {
   v1::RoutingTable table;
   if (stream->Read(&table)) return table.ByteSizeLong();
   return rpc::FromGrpc(stream->Finish());
+}
+
+std::vector<double> NodeSide::ResidentBytes() const {
+  std::vector<double> bytes;
+  for (std::size_t member = 0; member < group_->addresses().size(); ++member)
+    bytes.push_back(ResidentBytesOf(group_->pid(member)));
+  return bytes;
 }
 
 absl::Status NodeSide::DrainSome(const std::vector<std::string>& node_ids) {
@@ -235,15 +246,21 @@ absl::StatusOr<ControlNumbers> MeasureOurs(const ControlPlan& plan, std::size_t&
   std::int64_t version = 1;
   ONEPIECE_RETURN_IF_ERROR(side.StartGroup());
   ONEPIECE_RETURN_IF_ERROR(side.Change(version));
-  ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, side.group().WaitUntilSettled());
-  const double empty = ResidentBytesOf(side.group().pid(leader));
+  const std::vector<double> empty = side.ResidentBytes();
+  ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t first, side.Round());
+  const base::MonotonicTime start = base::SystemClock().Now();
   ONEPIECE_RETURN_IF_ERROR(side.StartCrowd(version));
+  const double joined_s = base::ToSeconds(base::SystemClock().Now() - start);
   ONEPIECE_ASSIGN_OR_RETURN(table_bytes, side.TableBytes());
-  Progress(plan, kOurs, absl::StrCat("all are READY, with a table of ", table_bytes, " bytes"));
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t round, side.Round());
+  Progress(plan, kOurs,
+           absl::StrFormat("all are READY after %.1f s and %d elections, with a table of %d bytes",
+                           joined_s, round - first, table_bytes));
   ONEPIECE_RETURN_IF_ERROR(MeasureRest(side, plan, numbers));
+  // The start may have changed the leader.
+  ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, side.group().WaitUntilSettled());
   numbers.memory_per_node =
-      (ResidentBytesOf(side.group().pid(leader)) - empty) / static_cast<double>(plan.nodes);
+      (side.ResidentBytes()[leader] - empty[leader]) / static_cast<double>(plan.nodes);
   Progress(plan, kOurs,
            absl::StrFormat("at rest the leader uses %.3f cores", numbers.leader_cores));
   ONEPIECE_RETURN_IF_ERROR(MeasureWatch(side, plan, version, numbers));
