@@ -49,7 +49,7 @@ class Proxies {
                admission::RequestMonitorOptions{.max_jobs_in_flight = 1 << 20}, clock_)});
     }
     v1::Command assign;
-    *assign.mutable_assign() = PlanAssignments(state_);
+    *assign.mutable_assign() = Assigner().Plan(state_);
     Apply(assign);
     for (v1::Node& node : instances_) {
       node = state_.nodes().at(node.node_id()).node();
