@@ -610,8 +610,12 @@ bool NodeAgent::Impl::Pause(const std::stop_token& stop, base::Duration limit,
 void NodeAgent::Impl::NoteError(std::string_view what, const absl::Status& status) {
   const base::MutexLock lock(mutex_);
   if (stopping_) return;
-  // A failure that repeats is logged once.
-  if (last_error_ != status) spdlog::warn("nodemanager: {}: {}", what, base::Message(status));
+  // A failure that repeats is logged once. Nobody but an administrator can end this one.
+  const bool in_use = base::GetReason(status).reason == "NODE_ID_IN_USE";
+  if (last_error_ != status) {
+    spdlog::log(in_use ? spdlog::level::err : spdlog::level::warn, "nodemanager: {}: {}", what,
+                base::Message(status));
+  }
   last_error_ = status;
 }
 

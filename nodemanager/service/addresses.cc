@@ -1,5 +1,6 @@
 #include "nodemanager/service/addresses.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -75,14 +76,30 @@ absl::Status CheckLoopback(const StateMachine& state, const v1::Node& node,
                               ". Start those again with --advertise and an address of their host"));
 }
 
-absl::Status Dial(const std::string& address, base::Duration limit) {
-  const gpr_timespec deadline =
-      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(limit.count(), GPR_TIMESPAN));
-  if (rpc::MakeChannel(address)->WaitForConnected(deadline)) return absl::OkStatus();
+Dialling::Dialling(std::string address, base::Duration limit)
+    : address_(std::move(address)),
+      limit_(limit),
+      deadline_(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                             gpr_time_from_nanos(limit.count(), GPR_TIMESPAN))),
+      channel_(rpc::MakeChannel(address_)) {
+  channel_->GetState(true);
+}
+
+bool Dialling::Answers() const {
+  for (;;) {
+    const grpc_connectivity_state state = channel_->GetState(true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+    if (!channel_->WaitForStateChange(state, deadline_)) return false;
+  }
+}
+
+absl::Status Dialling::Check() const {
+  if (Answers()) return absl::OkStatus();
   return Unreachable(
       "UNREACHABLE_ADDRESS",
-      absl::StrCat("the NodeManager cannot connect to ", address, " within ",
-                   limit / std::chrono::milliseconds(1),
+      absl::StrCat("the NodeManager cannot connect to ", address_, " within ",
+                   limit_ / std::chrono::milliseconds(1),
                    " ms: give --advertise an address that all hosts can dial, and open its port"));
 }
 

@@ -1,11 +1,13 @@
 // Whether the nodes of a cluster can reach each other by the addresses that they advertise.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
+#include "grpcpp/channel.h"
 #include "nodemanager/state/state_machine.h"
 
 namespace onepiece::nodemanager {
@@ -21,10 +23,28 @@ bool IsLoopback(std::string_view address);
 absl::Status CheckLoopback(const StateMachine& state, const v1::Node& node,
                            const std::string& peer);
 
-/// Connects to a gRPC server and closes the connection.
+/// A connection to a gRPC server that is being made, so that several can be made at the same time.
 ///
-/// Blocking: for `limit` at most.
-/// Errors: FAILED_PRECONDITION (UNREACHABLE_ADDRESS), which names the address.
-absl::Status Dial(const std::string& address, base::Duration limit);
+/// Ownership: closes the connection.
+class Dialling {
+ public:
+  /// Begins to connect. The attempt ends after `limit`.
+  Dialling(std::string address, base::Duration limit);
+
+  /// Returns true when a gRPC server answers there. A refused connection ends the wait.
+  ///
+  /// Blocking: until `limit` after the beginning at most.
+  [[nodiscard]] bool Answers() const;
+  /// Does the same, and says what to do about it.
+  ///
+  /// Errors: FAILED_PRECONDITION (UNREACHABLE_ADDRESS), which names the address.
+  [[nodiscard]] absl::Status Check() const;
+
+ private:
+  const std::string address_;
+  const base::Duration limit_;
+  const gpr_timespec deadline_;
+  const std::shared_ptr<grpc::Channel> channel_;
+};
 
 }  // namespace onepiece::nodemanager

@@ -113,6 +113,10 @@ class Controller {
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
   /// Adds to a node of `state` what its last report said, and its activity.
   void AddTelemetry(const StateMachine& state, v1::Node& node) const;
+  /// Returns how long ago this incarnation reported to this leader, or nullopt before that.
+  [[nodiscard]] std::optional<base::Duration> SilenceOf(const v1::Node& node) const {
+    return reports_.SilenceOf(node);
+  }
   /// Copies the state as this replica knows it, which may be old, and the telemetry. So nobody
   /// waits for what is computed from them.
   [[nodiscard]] ElasticInput Input() const;

@@ -10,10 +10,14 @@
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/addresses.h"
 #include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/node_id_holder.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
+// A process that shares its address with another one of the same id is gone when it has not
+// reported for so many intervals.
+constexpr int kMissedReports = 2;
 constexpr auto kLeastTelemetryInterval = std::chrono::milliseconds(200);
 
 // Streams are served as bytes, so their requests come as bytes.
@@ -58,15 +62,26 @@ absl::Status NodeManagerService::WithIncarnation(absl::Status status,
 }
 
 // A node that others cannot reach would be READY, and jobs would wait for it until they fail.
-absl::Status NodeManagerService::CheckReachable(const grpc::ServerContext* context,
-                                                const v1::Node& node) const {
+absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* context,
+                                               const v1::Node& node) const {
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   absl::Status status;
+  std::optional<v1::Node> holder;
   controller_.Read([&](const StateMachine& state) {
     status = CheckLoopback(state, node, context == nullptr ? "" : context->peer());
+    holder = FindOtherHolder(state, node);
   });
-  if (!status.ok() || options_.dial_limit == base::Duration::zero()) return status;
-  return Dial(node.address(), options_.dial_limit);
+  ONEPIECE_RETURN_IF_ERROR(status);
+  // Both addresses are dialled at the same time, because the node waits for the answer.
+  std::optional<Dialling> dialling;
+  if (options_.dial_limit > base::Duration::zero())
+    dialling.emplace(node.address(), options_.dial_limit);
+  if (holder) {
+    const auto silence = kMissedReports * std::chrono::milliseconds(options_.report_interval_ms);
+    ONEPIECE_RETURN_IF_ERROR(CheckHolder(*holder, node, controller_.SilenceOf(*holder),
+                                         {.dial = options_.dial_limit, .silence = silence}));
+  }
+  return dialling ? dialling->Check() : absl::OkStatus();
 }
 
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
@@ -78,7 +93,7 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
   node = request->node();
   if (node.workflow_set().empty()) node.set_workflow_set("default");
   if (const absl::Status status = CheckNode(node); !status.ok()) return rpc::ToGrpc(status);
-  if (const absl::Status status = CheckReachable(context, node); !status.ok())
+  if (const absl::Status status = CheckNewcomer(context, node); !status.ok())
     return rpc::ToGrpc(status);
   const auto result = controller_.Propose(std::move(command));
   if (!result.ok()) return rpc::ToGrpc(WithIncarnation(result.status(), request->node().node_id()));

@@ -21,8 +21,9 @@ struct NodeManagerServiceOptions {
   /// REQUIRES: set.
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
-  /// How long a registration waits for a connection to the node's address. It must be shorter than
-  /// a node's first attempt (400 ms). 0: addresses are not dialled.
+  /// How long a registration waits for a connection to the node's address, and to that of another
+  /// process with the same id. It must be shorter than a node's first attempt (400 ms). 0:
+  /// addresses are not dialled.
   base::Duration dial_limit{};
 };
 
@@ -81,7 +82,8 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
   // next one must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
   void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
-  absl::Status CheckReachable(const grpc::ServerContext* context, const v1::Node& node) const;
+  // Whether others can reach the node, and no other process has its id.
+  absl::Status CheckNewcomer(const grpc::ServerContext* context, const v1::Node& node) const;
 
   Controller& controller_;
   const NodeManagerServiceOptions options_;

@@ -103,6 +103,15 @@ void NodeReports::AddTo(v1::Node& node, const v1::NodeRecord& record) const {
   }
 }
 
+std::optional<base::Duration> NodeReports::SilenceOf(const v1::Node& node) const {
+  const base::MutexLock lock(mutex_);
+  const auto known = reports_.find(node.node_id());
+  if (known == reports_.end() || known->second.incarnation != node.incarnation() ||
+      !known->second.wall)
+    return std::nullopt;
+  return clock_.Now() - known->second.at;
+}
+
 void NodeReports::Read(const std::function<void(const Telemetry&)>& read) const {
   const base::MutexLock lock(mutex_);
   read({.window = &window_,

@@ -58,6 +58,8 @@ class NodeReports {
   /// instance has an activity. A bad number, or a clock that is more than 1 s off, is added to the
   /// node's detail.
   void AddTo(v1::Node& node, const v1::NodeRecord& record) const;
+  /// Returns the time since the last report of this incarnation, or nullopt before the first.
+  [[nodiscard]] std::optional<base::Duration> SilenceOf(const v1::Node& node) const;
   /// Calls `read` with the telemetry, which is valid during the call. The lock is held meanwhile,
   /// so `read` must be short, must not use this object, and must not take a lock.
   void Read(const std::function<void(const Telemetry&)>& read) const;

@@ -77,7 +77,7 @@ class AddressesTest : public QObject {
   void Dial_ReachesAServer_AndNothingElse() {
     rpc::Server server({});
     QVERIFY(server.Start().ok());
-    QVERIFY(Dial(server.address(), std::chrono::seconds(20)).ok());
+    QVERIFY(Dialling(server.address(), std::chrono::seconds(20)).Check().ok());
     // One port takes connections and says nothing. The other one is closed.
     QTcpServer silent;
     QVERIFY(silent.listen(QHostAddress::LocalHost));
@@ -88,7 +88,7 @@ class AddressesTest : public QObject {
     for (const quint16 port : {silent.serverPort(), closed_port}) {
       const std::string address = "127.0.0.1:" + std::to_string(port);
       const base::MonotonicTime begin = base::SystemClock().Now();
-      const absl::Status status = Dial(address, std::chrono::milliseconds(100));
+      const absl::Status status = Dialling(address, std::chrono::milliseconds(100)).Check();
       QCOMPARE(Reason(status), std::string("UNREACHABLE_ADDRESS"));
       QVERIFY(base::Message(status).find(address) != std::string::npos);
       QVERIFY(base::SystemClock().Now() - begin < std::chrono::seconds(10));
