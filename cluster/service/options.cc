@@ -76,7 +76,9 @@ absl::Status CheckNodeId(const std::string& id, bool given) {
 
 ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* config)
     : info_(std::move(info)), config_(config) {
-  Bind("--node-id", "node.node_id", "Unique name of this node; default: role and host name");
+  Bind("--node-id", "node.node_id",
+       info_.device_field.empty() ? "Unique name of this node; default: role and host name"
+                                  : "Unique name of this node; default: host name and device");
   if (info_.nodemanagers == NodeManagers::kRequired) {
     Bind("--nodemanager", "node.nodemanagers",
          "host:port of every NodeManager replica, comma separated");
@@ -87,6 +89,9 @@ ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* conf
   Bind("--fabric", "node.fabric", "Fabric URI; default: shm://{cluster id}");
   Bind("--metrics-address", "node.metrics_address", "host:port of the Prometheus endpoint");
   Bind("--workflow-set", "node.workflow_set", "Workflow set that this node belongs to");
+  Bind("--zone", "node.zone", "Failure domain where this node runs, such as a rack");
+  Bind("--host", "node.host", "Host where this node runs; default: the host's name");
+  Bind("--label", "node.labels", "key=value that says something of this node, comma separated");
   Bind("--data-dir", "node.data_dir", "Folder for what this node keeps");
   Bind("--ready-file", "node.ready_file", "Written as JSON when the service is ready");
 }
@@ -155,6 +160,7 @@ ServiceOptions::Parsed ServiceOptions::Parse(int argc, const char* const* argv) 
 absl::Status ServiceOptions::SetField(const Binding& binding) {
   const auto [message, field] = Resolve(config_, binding.path);
   const google::protobuf::Reflection* reflection = message->GetReflection();
+  if (field->is_map()) return SetMap(binding, *message, *field);
   if (field->is_repeated()) {
     ONEPIECE_CHECK(field->cpp_type() == FieldDescriptor::CPPTYPE_STRING);
     reflection->ClearField(message, field);
@@ -189,7 +195,27 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
       reflection->SetBool(message, field, text == "true");
       return absl::OkStatus();
     default:
-      ONEPIECE_CHECK(!"only strings, integers, booleans and lists of strings can be bound");
+      ONEPIECE_CHECK(
+          !"only strings, integers, booleans, and lists and maps of strings can be bound");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServiceOptions::SetMap(const Binding& binding, google::protobuf::Message& message,
+                                    const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const FieldDescriptor* key = field.message_type()->map_key();
+  const FieldDescriptor* value = field.message_type()->map_value();
+  ONEPIECE_CHECK(key->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+                 value->cpp_type() == FieldDescriptor::CPPTYPE_STRING);
+  reflection.ClearField(&message, &field);
+  for (const std::string& text : binding.given) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      return BadValue(binding.flag, absl::StrCat("'", text, "' is not key=value"));
+    google::protobuf::Message* entry = reflection.AddMessage(&message, &field);
+    entry->GetReflection()->SetString(entry, key, text.substr(0, equals));
+    entry->GetReflection()->SetString(entry, value, text.substr(equals + 1));
   }
   return absl::OkStatus();
 }
@@ -197,7 +223,8 @@ absl::Status ServiceOptions::SetField(const Binding& binding) {
 absl::Status ServiceOptions::FillAndCheckNode() {
   v1::NodeConfig& node = MutableNode();
   const bool given = !node.node_id().empty();
-  if (!given) node.set_node_id(info_.role + "-" + HostName());
+  if (!given) node.set_node_id(DefaultNodeId(info_.role, HostName(), Device()));
+  if (node.host().empty()) node.set_host(HostName());
   if (node.listen().empty()) node.set_listen("127.0.0.1:0");
   if (node.metrics_address().empty()) node.set_metrics_address("127.0.0.1:0");
   if (node.workflow_set().empty()) node.set_workflow_set("default");
@@ -225,6 +252,21 @@ absl::Status ServiceOptions::FillAndCheckNode() {
     return BadValue("--nodemanager", "name at least one NodeManager (host:port)");
   }
   return absl::OkStatus();
+}
+
+// Empty for a program without a device.
+std::string ServiceOptions::Device() const {
+  if (info_.device_field.empty()) return "";
+  const auto [message, field] = Resolve(config_, info_.device_field);
+  const std::string device = message->GetReflection()->GetString(*message, field);
+  return device.empty() ? "cpu" : device;
+}
+
+std::string DefaultNodeId(const std::string& role, const std::string& host,
+                          const std::string& device) {
+  if (device.empty()) return role + "-" + host;
+  constexpr std::string_view kCuda = "cuda:";
+  return host + "." + (device.starts_with(kCuda) ? "gpu" + device.substr(kCuda.size()) : device);
 }
 
 absl::Status CheckAddress(std::string_view field, std::string_view address) {

@@ -23,10 +23,13 @@ enum class NodeManagers { kRequired, kNotUsed };
 /// Describes a program.
 struct ProgramInfo {
   std::string program;      ///< "onepiece-proxy"
-  std::string role;         ///< "proxy". The default node id is "{role}-{host name}".
+  std::string role;         ///< "proxy"
   std::string description;  ///< One sentence for --help.
   NodeManagers nodemanagers = NodeManagers::kRequired;
   bool needs_data_dir = true;  ///< False: node.data_dir has no default.
+  /// The field of the configuration that names the device ("cpu", "cuda:0"), for programs of which
+  /// a host runs one for each device. Empty: none.
+  std::string device_field;
 };
 
 /// Reads a program's configuration. A flag takes precedence over an environment variable, that over
@@ -41,8 +44,9 @@ class ServiceOptions {
 
   /// Adds a flag for a field of the configuration: Bind("--pinned-stage", "pinned_stage", "Serve
   /// …"). `path` may go through messages ("ring.slots"). The field may be a string, an integer, a
-  /// boolean (the flag alone means true), an enum, or a list of strings (separated by commas). The
-  /// environment variable is ONEPIECE_ and the flag's name: ONEPIECE_PINNED_STAGE.
+  /// boolean (the flag alone means true), an enum, a list of strings (separated by commas), or a
+  /// map of strings ("key=value", separated by commas). The environment variable is ONEPIECE_ and
+  /// the flag's name: ONEPIECE_PINNED_STAGE.
   void Bind(std::string_view flag, std::string_view path, std::string_view help);
 
   /// Adds --read-only, for programs whose services obey it. Other programs refuse the setting, also
@@ -71,12 +75,20 @@ class ServiceOptions {
   };
   v1::NodeConfig& MutableNode();
   absl::Status SetField(const Binding& binding);
+  static absl::Status SetMap(const Binding& binding, google::protobuf::Message& message,
+                             const google::protobuf::FieldDescriptor& field);
   absl::Status FillAndCheckNode();
+  [[nodiscard]] std::string Device() const;
 
   ProgramInfo info_;
   google::protobuf::Message* config_;
   std::vector<Binding> bindings_;
 };
+
+/// The node id of a program that was given none: "{role}-{host}", or for a program with a device
+/// "{host}.gpu0" (cuda:0), "{host}.cpu".
+std::string DefaultNodeId(const std::string& role, const std::string& host,
+                          const std::string& device);
 
 /// Checks "host:port": the port is 0 to 65535, and the host is not empty.
 ///

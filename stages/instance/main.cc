@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
       {.program = "onepiece-instance",
        .role = "instance",
        .description = "Runs one stage of workflows: takes jobs from its ring, computes "
-                      "them and hands the results on."},
+                      "them and hands the results on.",
+       .device_field = "device"},
       &config);
   options.Bind("--pinned-stage", "pinned_stage",
                "Serve this stage only (default: whatever is assigned)");

@@ -4,6 +4,7 @@
 #include <QtTest>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -18,11 +19,13 @@ class OptionsTest : public QObject {
  private:
   ServiceOptions::Parsed Parse(std::vector<const char*> arguments) {
     config_.Clear();
-    options_ = std::make_unique<ServiceOptions>(
-        ProgramInfo{
-            .program = "onepiece-instance", .role = "instance", .description = "Computes stages."},
-        &config_);
+    options_ = std::make_unique<ServiceOptions>(ProgramInfo{.program = "onepiece-instance",
+                                                            .role = "instance",
+                                                            .description = "Computes stages.",
+                                                            .device_field = "device"},
+                                                &config_);
     options_->Bind("--pinned-stage", "pinned_stage", "Serve this stage only");
+    options_->Bind("--device", "device", "Device");
     options_->Bind("--workers", "workers", "Workers");
     options_->Bind("--ring-bytes", "ring.capacity_bytes", "Payload bytes of the ring");
     arguments.insert(arguments.begin(), "onepiece-instance");
@@ -42,7 +45,7 @@ class OptionsTest : public QObject {
 
   void Parse_FillsInDefaults() {
     QCOMPARE(Parse({"--nodemanager", "localhost:1"}).outcome, ServiceOptions::Outcome::kRun);
-    QVERIFY(options_->node().node_id().starts_with("instance-"));
+    QVERIFY(options_->node().node_id().ends_with(".cpu"));
     QCOMPARE(options_->node().listen(), std::string("127.0.0.1:0"));
     QCOMPARE(options_->node().metrics_address(), std::string("127.0.0.1:0"));
     QCOMPARE(options_->node().workflow_set(), std::string("default"));
@@ -76,6 +79,42 @@ class OptionsTest : public QObject {
     qputenv("ONEPIECE_NODEMANAGER", "c:3,d:4");
     QCOMPARE(Parse({}).outcome, ServiceOptions::Outcome::kRun);
     QCOMPARE(options_->node().nodemanagers(1), std::string("d:4"));
+  }
+
+  void Labels_AreKeysAndValues() {
+    const std::string file =
+        WriteFile("node: {nodemanagers: [\"a:1\"], zone: rack-1, labels: {gpu: h100, team: x}}\n");
+    Parse({"--config", file.c_str()});
+    QCOMPARE(options_->node().labels().at("gpu"), std::string("h100"));
+    QCOMPARE(options_->node().zone(), std::string("rack-1"));
+    QVERIFY(!options_->node().host().empty());
+    // Flags replace the file's labels. A value may have '=', and may be empty.
+    Parse({"--config", file.c_str(), "--zone", "z", "--host", "h", "--label", "a=b=c,d=", "--label",
+           "a=2"});
+    QCOMPARE(options_->node().labels_size(), 2);
+    QCOMPARE(options_->node().labels().at("a"), std::string("2"));
+    QCOMPARE(options_->node().labels().at("d"), std::string());
+    QCOMPARE(options_->node().zone(), std::string("z"));
+    QCOMPARE(options_->node().host(), std::string("h"));
+    for (const char* bad : {"=x", "x"})
+      QCOMPARE(Parse({"--nodemanager", "a:1", "--label", bad}).exit_code, kExitBadConfig);
+  }
+
+  void NodeId_OfAnInstanceNamesHostAndDevice() {
+    QCOMPARE(DefaultNodeId("proxy", "rack7", ""), std::string("proxy-rack7"));
+    QCOMPARE(DefaultNodeId("instance", "rack7", "cpu"), std::string("rack7.cpu"));
+    std::set<std::string> ids;
+    for (int gpu = 0; gpu < 8; ++gpu) {
+      const std::string device = "cuda:" + std::to_string(gpu);
+      QCOMPARE(Parse({"--nodemanager", "a:1", "--device", device.c_str()}).outcome,
+               ServiceOptions::Outcome::kRun);
+      QVERIFY(options_->node().node_id().ends_with(".gpu" + std::to_string(gpu)));
+      QVERIFY(!options_->node().node_id().starts_with("."));
+      ids.insert(options_->node().node_id());
+    }
+    QCOMPARE(ids.size(), std::size_t{8});
+    Parse({"--nodemanager", "a:1", "--device", "cuda:1", "--node-id", "given"});
+    QCOMPARE(options_->node().node_id(), std::string("given"));
   }
 
   void NodeId_IsUpTo128Characters() {
