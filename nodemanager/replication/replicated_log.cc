@@ -79,6 +79,21 @@ v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
   return line;
 }
 
+// The version under which a command that needs `needed` is proposed.
+absl::StatusOr<std::uint32_t> ChooseVersion(std::uint32_t needed, std::uint32_t limit,
+                                            std::uint32_t common) {
+  if (needed > common) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "OLD_REPLICA",
+                           absl::StrCat("not every NodeManager is known to apply version ", needed,
+                                        " (yet ", common, "): update them, or try again"));
+  }
+  if (needed <= limit) return std::min(limit, common);
+  return base::MakeError(
+      absl::StatusCode::kFailedPrecondition, "FEATURE_LEVEL",
+      absl::StrCat("this needs feature level ", needed, ", and the cluster's is ", limit,
+                   ": when all NodeManagers are updated, run `onepiece cluster upgrade`"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(ReplicatedLogOptions options,
@@ -113,17 +128,18 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
                            "the command changes nothing, or a text in it is not UTF-8");
   }
   request->appends = true;
-  request->begin = [payload = request->payload, needed = VersionOf(command)](
+  // The term comes first: under it this replica has applied all that earlier leaders chose, so it
+  // knows the level, which never falls.
+  ONEPIECE_RETURN_IF_ERROR(Term().status());
+  std::uint32_t limit = 0;
+  Read([&](const StateMachine& state) { limit = state.VersionLimit(command); });
+  const std::uint32_t needed = std::max(VersionOf(command), command.raise_feature_level().level());
+  request->begin = [payload = request->payload, needed, limit](
                        paxos::Replica& replica, paxos::Time now,
                        paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
-    const std::uint32_t common = replica.common_version();
-    if (needed > common) {
-      return base::MakeError(
-          absl::StatusCode::kUnavailable, "OLD_REPLICA",
-          absl::StrCat("not every NodeManager is known to apply version ", needed, " (yet ", common,
-                       "): update them, or try again"));
-    }
-    return replica.Propose(now, payload, common, out);
+    ONEPIECE_ASSIGN_OR_RETURN(const std::uint32_t version,
+                              ChooseVersion(needed, limit, replica.common_version()));
+    return replica.Propose(now, payload, version, out);
   };
   return Ask(std::move(request));
 }
@@ -273,6 +289,7 @@ v1::ReplicaStatus ReplicatedLog::Status() const {
     status.set_applied(driver_.applied().value);
     if (view.replica != nullptr) DescribeReplica(view, status);
   });
+  Read([&](const StateMachine& state) { status.set_feature_level(state.feature_level()); });
   return status;
 }
 

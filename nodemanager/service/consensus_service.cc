@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/base/clock.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "cluster/service/options.h"
 #include "nodemanager/replication/codec.h"
+#include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -105,6 +109,56 @@ grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
     if (!status.ok()) return rpc::ToGrpc(status);
   }
   return Answer("replace_seat", request->name(), log_.ReplaceSeat(request->name(), seat), response);
+}
+
+absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level) {
+  std::vector<std::string> old;
+  const auto check = [&](const std::string& name, std::uint32_t knows) {
+    if (knows >= level) return;
+    old.push_back(knows == 0 ? absl::StrCat(name, " (has not answered)")
+                             : absl::StrCat(name, " (knows ", knows, ")"));
+  };
+  check(leader.name(), leader.version());
+  for (const v1::ReplicaProgress& progress : leader.progress()) {
+    if (progress.votes() && progress.replica() != leader.replica())
+      check(progress.name(), progress.version());
+  }
+  if (old.empty()) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "OLD_REPLICA",
+                         absl::StrCat("not every NodeManager knows feature level ", level, ": ",
+                                      absl::StrJoin(old, ", "), ". Update and start these first"));
+}
+
+// Watchers need not be woken: a stream looks at the state a few times a second.
+grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext*,
+                                                 const v1::RaiseFeatureLevelRequest* request,
+                                                 v1::RaiseFeatureLevelResponse* response) {
+  if (read_only_) return rpc::RefuseReadOnly();
+  // Checked before, because a command that is refused has raised the level all the same.
+  if (const absl::Status text = CheckPlanText("actor", request->actor()); !text.ok())
+    return rpc::ToGrpc(text);
+  if (const absl::Status leads = log_.Term().status(); !leads.ok()) return rpc::ToGrpc(leads);
+  const v1::ReplicaStatus now = log_.Status();
+  const std::uint32_t level = request->level() == 0 ? now.version() : request->level();
+  if (level < now.feature_level()) {
+    return rpc::ToGrpc(base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "FEATURE_LEVEL",
+        absl::StrCat("the feature level is ", now.feature_level(), " and never falls")));
+  }
+  response->set_level(level);
+  if (level == now.feature_level()) return grpc::Status::OK;
+  if (const absl::Status status = CheckLevel(now, level); !status.ok()) return rpc::ToGrpc(status);
+  v1::Command command;
+  command.set_request_id(request->request_id());
+  command.set_time_unix_ms(base::ToUnixMs(base::SystemClock().WallNow()));
+  command.mutable_raise_feature_level()->set_level(level);
+  command.mutable_raise_feature_level()->set_actor(request->actor());
+  const absl::StatusOr<v1::CommandResult> result = log_.Propose(command);
+  const absl::Status status = result.ok() ? ToStatus(*result) : result.status();
+  spdlog::info("op=raise_feature_level from={} to={} actor=\"{}\" result=\"{}\"",
+               now.feature_level(), level, request->actor(),
+               status.ok() ? "ok" : base::Message(status));
+  return rpc::ToGrpc(status);
 }
 
 grpc::Status ConsensusService::StepDown(grpc::ServerContext*, const v1::StepDownRequest*,

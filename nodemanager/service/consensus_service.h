@@ -6,8 +6,9 @@
 
 namespace onepiece::nodemanager {
 
-/// Shows a replica and its log, and changes the seats of its group. GetReplica(), ListLog() and
-/// TakeSnapshot() work at every replica, and the other calls only at the leader.
+/// Shows a replica and its log, and changes the seats and the feature level of its group.
+/// GetReplica(), ListLog() and TakeSnapshot() work at every replica, and the other calls only at
+/// the leader.
 ///
 /// Ownership: borrows the log, which must outlive it.
 /// Threading: thread-safe.
@@ -26,6 +27,9 @@ class ConsensusService final : public v1::ConsensusService::Service {
                           v1::ConsensusMembers* response) override;
   grpc::Status ReplaceSeat(grpc::ServerContext* context, const v1::ReplaceSeatRequest* request,
                            v1::ConsensusMembers* response) override;
+  grpc::Status RaiseFeatureLevel(grpc::ServerContext* context,
+                                 const v1::RaiseFeatureLevelRequest* request,
+                                 v1::RaiseFeatureLevelResponse* response) override;
   grpc::Status StepDown(grpc::ServerContext* context, const v1::StepDownRequest* request,
                         google::protobuf::Empty* response) override;
   grpc::Status TakeSnapshot(grpc::ServerContext* context, const v1::TakeSnapshotRequest* request,
@@ -41,6 +45,10 @@ class ConsensusService final : public v1::ConsensusService::Service {
 /// Adds warnings about the seats: some are vacant, the number of voters is even, or no voter may
 /// fail.
 void AddWarnings(v1::ConsensusMembers& members);
+
+/// Checks that the leader with this status, and all voters that it knows, understand the level.
+/// Errors: FAILED_PRECONDITION (OLD_REPLICA), which names the voters that do not.
+absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level);
 
 /// Checks the name and the address of a seat.
 /// Errors: INVALID_ARGUMENT (BAD_SEAT), which names the field.

@@ -35,7 +35,8 @@ class Log {
   /// ReplicatedLogOptions::propose_timeout.
   /// Errors: after these the command is not applied: UNAVAILABLE (NOT_LEADER, with metadata
   /// "leader", host:port, when the leader is known; OLD_REPLICA: some voter may not know this kind
-  /// of command), RESOURCE_EXHAUSTED (LOG_BUSY), INVALID_ARGUMENT (COMMAND_TOO_LARGE,
+  /// of command), FAILED_PRECONDITION (FEATURE_LEVEL: the cluster's level is lower than the command
+  /// needs), RESOURCE_EXHAUSTED (LOG_BUSY), INVALID_ARGUMENT (COMMAND_TOO_LARGE,
   /// COMMAND_UNREADABLE). After DEADLINE_EXCEEDED and UNAVAILABLE, both with OUTCOME_UNKNOWN, it
   /// may be applied now or later: propose it again with the same request id, which it must have.
   virtual absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) = 0;

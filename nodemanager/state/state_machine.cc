@@ -93,12 +93,28 @@ void PopToSize(std::deque<T>& queue, std::size_t size) {
   while (queue.size() > size) queue.pop_front();
 }
 
+// What programs of version 2 neither send nor compare.
+bool SameEnvironment(const v1::Node& a, const v1::Node& b) {
+  const auto environment = [](const v1::Node& node) {
+    v1::Node copy;
+    copy.set_version(node.version());
+    copy.set_build(node.build());
+    copy.set_zone(node.zone());
+    copy.set_host(node.host());
+    *copy.mutable_labels() = node.labels();
+    *copy.mutable_devices() = node.devices();
+    return base::CanonicalBytes(copy);
+  };
+  return environment(a) == environment(b);
+}
+
 // Compares what a node says of itself, and ignores what the NodeManager decides about it.
-bool SameDescription(const v1::Node& a, const v1::NodeRecord& known) {
+bool SameDescription(const v1::Node& a, const v1::NodeRecord& known, std::uint32_t version) {
   const v1::Node& b = known.node();
-  return a.role() == b.role() && a.address() == b.address() &&
-         a.metrics_address() == b.metrics_address() && a.pid() == b.pid() &&
-         a.workflow_set() == DescribedSet(known) && a.pinned_stage() == b.pinned_stage();
+  const bool same = a.role() == b.role() && a.address() == b.address() &&
+                    a.metrics_address() == b.metrics_address() && a.pid() == b.pid() &&
+                    a.workflow_set() == DescribedSet(known) && a.pinned_stage() == b.pinned_stage();
+  return same && (version < 3 || SameEnvironment(a, b));
 }
 
 // This and HasFailedToLoad() believe only reports about the present assignment. A report about an
@@ -171,10 +187,9 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
                                       std::uint32_t version) {
   ONEPIECE_CHECK(index == applied_index_ + 1);
   applied_index_ = index;
-  // The meaning of commands switches at one place in the log, the first command of version 2, and
+  // The meaning of commands switches at one place in the log, the first command of a version, and
   // so at the same command on every replica.
-  version_ = std::max(version_, std::min(version, kCommandVersion));
-  if (version_ >= 2 && plan_revision_ == 0) plan_revision_ = 1;
+  EnterVersion(version);
   std::uint32_t fingerprint = 0;
   if (!command.request_id().empty()) {
     fingerprint = Fingerprint(command);
@@ -244,7 +259,9 @@ absl::Status StateMachine::Change(const v1::Command& command) {
     case v1::Command::kSetNodeStates:
       return SetNodeStates(command.set_node_states());
     case v1::Command::kRemoveNode:
+      return RemoveNode(command.remove_node(), time);
     case v1::Command::kRaiseFeatureLevel:
+      return RaiseFeatureLevel(command.raise_feature_level(), time);
     case v1::Command::kBeginGeneration:
     case v1::Command::CHANGE_NOT_SET:
       break;
@@ -271,9 +288,15 @@ absl::Status StateMachine::RegisterNode(const v1::Node& node, std::int64_t time)
     if (node.incarnation() < old.incarnation() || ended)
       return StaleIncarnation(node.node_id(), known->second);
     if (node.incarnation() == old.incarnation() && IsAlive(old) &&
-        SameDescription(node, known->second)) {
+        SameDescription(node, known->second, version_)) {
       return absl::OkStatus();
     }
+  } else if (node.incarnation() <= forgotten_incarnation_) {
+    return base::MakeError(
+        absl::StatusCode::kAborted, "STALE_INCARNATION",
+        absl::StrCat("nodes with incarnations up to ", forgotten_incarnation_,
+                     " were forgotten, and node '", node.node_id(), "' may be one of them"),
+        {{"node_id", node.node_id()}});
   }
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(known == nodes_.end() ? 0 : known->second.ByteSizeLong(),
                                      node.ByteSizeLong(), kMaxBytes));
@@ -316,11 +339,20 @@ absl::Status StateMachine::MakeRoomForNode() {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_NODES",
                            absl::StrCat("the cluster has ", kMaxNodes, " live nodes already"));
   }
+  Forget(oldest);
+  return absl::OkStatus();
+}
+
+void StateMachine::Forget(std::map<std::string, v1::NodeRecord>::iterator node) {
   // There is no event that tells watchers of a forgotten node, so all of them must take a snapshot.
   history_floor_ = ++revision_;
-  bytes_ -= oldest->second.ByteSizeLong();
-  nodes_.erase(oldest);
-  return absl::OkStatus();
+  // The incarnation was declared dead, and its work is done elsewhere. Nothing else keeps it from
+  // coming back once its record is gone.
+  if (version_ >= 3) {
+    forgotten_incarnation_ = std::max(forgotten_incarnation_, node->second.node().incarnation());
+  }
+  bytes_ -= node->second.ByteSizeLong();
+  nodes_.erase(node);
 }
 
 // A record that does not grow always has room, also when the state is full.
@@ -525,6 +557,7 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
   if (deletions_.size() > kMaxDeletions) {
     history_floor_ = std::max(history_floor_, deletions_.front().revision());
     deletions_.pop_front();
+    if (version_ >= 3) deletions_forgotten_ = true;
   }
   PlanInputChanged();
   Audit(time, "delete_workflow", app_id, "");
@@ -568,6 +601,8 @@ std::string StateMachine::Serialize() const {
   state.set_revision(revision_);
   state.set_epoch(epoch_);
   state.set_history_floor(history_floor_);
+  state.set_forgotten_incarnation(forgotten_incarnation_);
+  state.set_deletions_forgotten(deletions_forgotten_);
   for (const auto& [id, record] : nodes_) *state.add_nodes() = record;
   for (const auto& [id, record] : workflows_) *state.add_workflows() = record;
   state.mutable_deletions()->Add(deletions_.begin(), deletions_.end());
@@ -617,6 +652,8 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
   revision_ = state.revision();
   epoch_ = state.epoch();
   history_floor_ = state.history_floor();
+  forgotten_incarnation_ = state.forgotten_incarnation();
+  deletions_forgotten_ = state.deletions_forgotten();
   for (v1::NodeRecord& record : *state.mutable_nodes()) {
     bytes_ += record.ByteSizeLong();
     nodes_[record.node().node_id()] = std::move(record);

@@ -21,8 +21,8 @@ namespace onepiece::nodemanager {
 /// The version of the commands' encoding and meaning. It grows with any change that an older
 /// program would not understand alike. A program applies all versions up to its own, and a leader
 /// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
-/// for each workflow set, assignments that only what they depend on makes stale, and moves that go
-/// back alone.
+/// for each workflow set, assignments that only what they depend on makes stale, moves that go back
+/// alone, and nodes that are forgotten on demand.
 inline constexpr std::uint32_t kCommandVersion = 3;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
@@ -62,6 +62,12 @@ class StateMachine {
   v1::CommandResult Apply(std::uint64_t index, const v1::Command& command,
                           std::uint32_t version = kCommandVersion);
 
+  /// The highest version under which the command may be proposed in this state. It is the feature
+  /// level, which stays where it is until somebody raises it: so an upgraded group can still go
+  /// back to its old program. A group that begins is not bound by one (kAnyVersion).
+  [[nodiscard]] std::uint32_t VersionLimit(const v1::Command& command) const;
+  static constexpr std::uint32_t kAnyVersion = 0xffffffff;
+
   /// The state as bytes. Equal states give equal bytes.
   [[nodiscard]] std::string Serialize() const;
   /// Replaces the state with a serialised one. On an error the state is unchanged.
@@ -89,6 +95,15 @@ class StateMachine {
   /// Empty until the cluster is initialised.
   [[nodiscard]] const std::string& cluster_id() const { return cluster_id_; }
   [[nodiscard]] const std::string& cluster_secret() const { return cluster_secret_; }
+  /// What commands mean: the highest version of the commands that were applied.
+  [[nodiscard]] std::uint32_t feature_level() const { return version_; }
+  /// True when deletions() may lack a workflow that was deleted.
+  [[nodiscard]] bool forgot_deletions() const {
+    return version_ >= 3 ? deletions_forgotten_ : history_floor_ > 0;
+  }
+  /// A node that is not known must have a greater incarnation. Below, it may be one that was
+  /// declared dead and forgotten since. Incarnations are times, so new processes have greater ones.
+  [[nodiscard]] std::uint64_t forgotten_incarnation() const { return forgotten_incarnation_; }
   [[nodiscard]] const std::map<std::string, v1::NodeRecord>& nodes() const { return nodes_; }
   [[nodiscard]] const std::map<std::string, v1::WorkflowRecord>& workflows() const {
     return workflows_;
@@ -125,6 +140,8 @@ class StateMachine {
   absl::Status Initialize(const v1::InitializeCluster& change);
   absl::Status RegisterNode(const v1::Node& node, std::int64_t time);
   absl::Status EndNode(const v1::EndNode& change, std::int64_t time);
+  absl::Status RemoveNode(const v1::RemoveNode& change, std::int64_t time);
+  absl::Status RaiseFeatureLevel(const v1::RaiseFeatureLevel& change, std::int64_t time);
   absl::Status SetNodeState(const v1::SetNodeState& change);
   absl::Status SetNodeStates(const v1::SetNodeStates& changes);
   absl::Status Assign(const v1::Assign& change, std::int64_t time);
@@ -145,7 +162,9 @@ class StateMachine {
   void Settle(v1::Plan& plan, std::int64_t time);
   static void Place(v1::NodeRecord& record, const v1::Placement& placement);
   void PlanInputChanged() { plan_revision_ += version_ >= 2 ? 1 : 0; }
+  void EnterVersion(std::uint32_t version);
   absl::Status MakeRoomForNode();
+  void Forget(std::map<std::string, v1::NodeRecord>::iterator node);
   [[nodiscard]] absl::Status CheckRoom(std::size_t before, std::size_t after,
                                        std::size_t limit) const;
   void Touch(v1::NodeRecord& record) { record.set_revision(++revision_); }
@@ -166,6 +185,8 @@ class StateMachine {
 
   std::uint64_t applied_index_ = 0, revision_ = 0, epoch_ = 0, history_floor_ = 0;
   std::uint64_t plan_revision_ = 0;
+  std::uint64_t forgotten_incarnation_ = 0;
+  bool deletions_forgotten_ = false;
   std::uint32_t version_ = 1;  // The highest version of the commands that were applied.
   std::string cluster_id_, cluster_secret_;
   std::map<std::string, v1::NodeRecord> nodes_;

@@ -715,8 +715,20 @@ class ReplicatedLogTest : public QObject {
     older.End();
     older.options().paxos.version = kCommandVersion;
     QVERIFY(older.Start().ok());
+    // All know the newer version now. It is used once an operator says so.
+    QVERIFY(Eventually(kLimit, [&] {
+      Node& leader = newer.Leads() ? newer : older;
+      return Reason(leader.log().Propose(hold).status()) == "FEATURE_LEVEL";
+    }));
+    QVERIFY(Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
+    QCOMPARE(newer.log().Status().feature_level(), 1u);
+    QCOMPARE(PlanRevision(newer), std::uint64_t{0});
+    v1::Command raise;
+    raise.mutable_raise_feature_level()->set_level(kCommandVersion);
+    QVERIFY(Propose(raise));
     QVERIFY(Propose(hold));
     QVERIFY(AllEqual());
+    QCOMPARE(older.log().Status().feature_level(), kCommandVersion);
     QVERIFY(PlanRevision(newer) > 0);
     QVERIFY(older.Knows("p"));
   }
