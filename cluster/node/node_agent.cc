@@ -313,6 +313,11 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   node.set_pid(getpid());
   node.set_workflow_set(options_.workflow_set);
   node.set_pinned_stage(options_.pinned_stage);
+  node.set_version(options_.version);
+  node.set_zone(options_.zone);
+  node.set_host(options_.host);
+  node.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
+  node.mutable_devices()->Add(options_.devices.begin(), options_.devices.end());
   const base::MutexLock lock(mutex_);
   node.set_incarnation(view_.incarnation());
   node.set_state(status_.state);
@@ -651,6 +656,10 @@ NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
           .address = std::move(address),
           .metrics_address = std::move(metrics_address),
           .workflow_set = node.workflow_set(),
+          .version = ONEPIECE_VERSION,
+          .zone = node.zone(),
+          .host = node.host(),
+          .labels = {node.labels().begin(), node.labels().end()},
           .metrics = &metrics};
 }
 

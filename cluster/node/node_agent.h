@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,10 @@ struct NodeAgentOptions {
   std::string address;                    ///< host:port where peers reach this node.
   std::string metrics_address;
   std::string workflow_set;
-  std::string pinned_stage;                               ///< Instances only; empty: any.
+  std::string pinned_stage;         ///< Instances only; empty: any.
+  std::string version, zone, host;  ///< As in v1::Node.
+  std::map<std::string, std::string> labels;
+  std::vector<v1::Device> devices;                        ///< Instances only.
   telemetry::Metrics* metrics = nullptr;                  ///< Borrowed. May outlive the agent.
   base::Duration call_timeout = std::chrono::seconds(2);  ///< For one replica; shorter at first.
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/version.h"
@@ -11,6 +13,10 @@ namespace {
 
 constexpr int kDefaultWorkflowsPage = 100;
 constexpr int kMaxWorkflowsPage = 1000;
+constexpr std::uint64_t kMaxIncarnation = std::numeric_limits<std::int64_t>::max();
+constexpr int kMaxLabels = 32, kMaxDevices = 64;
+constexpr std::size_t kMaxWord = 128;  // Bytes of a zone, host, version or label.
+constexpr char kTooLong[] = "at most 128 bytes";
 constexpr std::string_view kTokenPrefix = "after:";
 constexpr std::string_view kNamePrefix = "workflows/";
 
@@ -28,6 +34,31 @@ bool IsIdentifier(const std::string& text, std::size_t longest) {
          });
 }
 
+// Checks where the node runs, and on what.
+absl::Status CheckEnvironment(const v1::Node& node) {
+  const std::pair<const char*, const std::string*> words[] = {{"node.version", &node.version()},
+                                                              {"node.build", &node.build()},
+                                                              {"node.zone", &node.zone()},
+                                                              {"node.host", &node.host()}};
+  for (const auto& [field, word] : words) {
+    if (word->size() > kMaxWord) return Bad("BAD_NODE", field, kTooLong);
+  }
+  if (node.labels_size() > kMaxLabels) return Bad("BAD_NODE", "node.labels", "at most 32");
+  for (const auto& [key, value] : node.labels()) {
+    if (key.empty() || key.size() > kMaxWord || value.size() > kMaxWord)
+      return Bad("BAD_NODE", "node.labels", "keys have 1 to 128 bytes, values at most 128");
+  }
+  if (node.devices_size() > kMaxDevices) return Bad("BAD_NODE", "node.devices", "at most 64");
+  for (const v1::Device& device : node.devices()) {
+    if (device.kind().size() > kMaxWord || device.device().size() > kMaxWord ||
+        device.product().size() > kMaxWord)
+      return Bad("BAD_NODE", "node.devices", kTooLong);
+    if (device.memory_bytes() < 0)
+      return Bad("BAD_NODE", "node.devices", "memory_bytes is not negative");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 v1::Cluster MakeSnapshot(const StateMachine& state) {
@@ -37,6 +68,7 @@ v1::Cluster MakeSnapshot(const StateMachine& state) {
   cluster.set_epoch(state.epoch());
   cluster.set_api_version(rpc::kApiVersion);
   cluster.set_server_version(ONEPIECE_VERSION);
+  cluster.set_feature_level(state.feature_level());
   for (const auto& [id, record] : state.nodes()) *cluster.add_nodes() = record.node();
   for (const auto& [id, record] : state.workflows()) *cluster.add_workflows() = record.workflow();
   return cluster;
@@ -123,7 +155,9 @@ absl::Status CheckNode(const v1::Node& node) {
   if (node.role() == v1::ROLE_UNSPECIFIED || !v1::Role_IsValid(node.role())) {
     return Bad("BAD_NODE", "node.role", "unknown value");
   }
-  if (node.incarnation() == 0) return Bad("BAD_NODE", "node.incarnation", "not 0");
+  // Others must be able to exceed it (StateMachine::forgotten_incarnation).
+  if (node.incarnation() == 0 || node.incarnation() > kMaxIncarnation)
+    return Bad("BAD_NODE", "node.incarnation", "1 to 2^63 - 1");
   if (!IsIdentifier(node.workflow_set(), 63)) {
     return Bad("BAD_NODE", "node.workflow_set", "1 to 63 letters, digits, '-', '_' and '.'");
   }
@@ -134,7 +168,7 @@ absl::Status CheckNode(const v1::Node& node) {
   if (node.pinned_stage().size() > 63)
     return Bad("BAD_NODE", "node.pinned_stage", "at most 63 characters");
   if (node.detail().size() > 512) return Bad("BAD_NODE", "node.detail", "at most 512 bytes");
-  return absl::OkStatus();
+  return CheckEnvironment(node);
 }
 
 }  // namespace onepiece::nodemanager

@@ -38,6 +38,7 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
       options_(std::move(options)),
       elastic_(CompleteElasticity(options_.elasticity).value()),
       reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())),
+      forgetting_(options_.forget_after),
       states_([this](const auto& batch) { CommitStates(batch); }) {}
 
 void Controller::Start() {
@@ -77,6 +78,7 @@ base::Duration Controller::DoDuties() {
   }
   if (*term == serving_term_) {
     CheckLiveness();
+    ForgetDead();
     StepPlans();
     return period;
   }
@@ -108,6 +110,10 @@ absl::Status Controller::TakeOver() {
   // `term` is read before the rest. If the leadership ends and begins again meanwhile, the log has
   // another term, and DoDuties() takes over anew.
   reports_.Clear();
+  {
+    const base::MutexLock forget_lock(forget_mutex_);
+    forgetting_.Clear();
+  }
   elastic_.Restart(clock_.Now());
   ONEPIECE_RETURN_IF_ERROR(Initialize());
   ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
@@ -138,8 +144,7 @@ absl::Status Controller::ApplyWorkflows() {
       const auto is_it = [&](const auto& deletion) {
         return deletion.app_id() == workflow.app_id();
       };
-      // A state that has forgotten changes may have forgotten that the workflow was deleted.
-      is_new = !state.workflows().contains(workflow.app_id()) && state.history_floor() == 0 &&
+      is_new = !state.workflows().contains(workflow.app_id()) && !state.forgot_deletions() &&
                std::none_of(state.deletions().begin(), state.deletions().end(), is_it);
     });
     if (!is_new) continue;
@@ -345,6 +350,26 @@ void Controller::CheckLiveness() {
   const std::uint64_t before = applied_.load();
   Reassign();
   if (applied_.load() != before) Notify();
+}
+
+void Controller::ForgetDead() {
+  const absl::StatusOr<LeaderTerm> term = Term();
+  if (!term.ok()) return;
+  std::vector<v1::RemoveNode> due;
+  {
+    const base::MutexLock lock(forget_mutex_);
+    Read([&](const StateMachine& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(forget_mutex_) {
+      due = forgetting_.Due(state, clock_.Now());
+    });
+  }
+  for (const v1::RemoveNode& node : due) {
+    v1::Command command;
+    *command.mutable_remove_node() = node;
+    const absl::Status status = Propose(std::move(command)).status();
+    spdlog::info("op=forget node={} incarnation={} detail=\"{}\" proposed={}", node.node_id(),
+                 node.incarnation(), node.reason(), status.ok() ? "ok" : base::Message(status));
+    if (!status.ok()) return;
+  }
 }
 
 void Controller::StepPlans() {

@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/service/elastic_controller.h"
+#include "nodemanager/service/forgetting.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
 #include "nodemanager/state/log.h"
@@ -30,6 +31,8 @@ namespace onepiece::nodemanager {
 struct ControllerOptions {
   /// A node that has not reported for this time is dead. It is not scaled here.
   base::Duration dead_after = std::chrono::seconds(3);
+  /// A node that has been dead for this time is forgotten. It is not scaled here.
+  base::Duration forget_after = std::chrono::hours(24);
   /// Returns the id for a new cluster.
   /// REQUIRES: set.
   std::function<std::string()> cluster_id;
@@ -98,6 +101,10 @@ class Controller {
   /// and every node gets a fresh period of grace instead. It does nothing unless this replica
   /// leads.
   void CheckLiveness();
+
+  /// Forgets nodes that have been dead for forget_after, and dead ephemeral ones at once. The
+  /// thread calls it after CheckLiveness(). It does nothing unless this replica leads.
+  void ForgetDead();
 
   /// Takes plans under way further, and starts a plan that the policy wants. The thread calls it
   /// ten times in dead_after, and at least three times a second. It does nothing unless this
@@ -170,6 +177,9 @@ class Controller {
 
   // Held for a whole TakeOver(), so that two of them never run at once.
   base::Mutex take_over_mutex_;
+
+  base::Mutex forget_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
+  Forgetting forgetting_ ABSL_GUARDED_BY(forget_mutex_);
 
   // Held while assignments are planned and proposed, so that there is one plan at a time.
   base::Mutex assign_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);

@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kDefaultReportIntervalMs = 500;
 constexpr int kDefaultDeadAfterMs = 3000;
+constexpr int kDefaultForgetAfterS = 86400;
 constexpr auto kReadyLimit = std::chrono::seconds(10);
 constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
 constexpr auto kDialLimit = std::chrono::milliseconds(300);
@@ -72,6 +73,8 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
       config.dead_after_ms() < 2 * config.report_interval_ms()) {
     return service::BadConfig("report_interval_ms: at least 10, and at most half of dead_after_ms");
   }
+  if (config.forget_after_s() == 0) config.set_forget_after_s(kDefaultForgetAfterS);
+  if (config.forget_after_s() < 0) return service::BadConfig("forget_after_s: at least 1");
   const std::string& id = config.cluster_id();
   if (id.size() > 63 || !std::all_of(id.begin(), id.end(),
                                      [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
@@ -160,6 +163,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   Controller controller(
       *log, clock,
       {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
+       .forget_after = base::Scaled(std::chrono::seconds(config.forget_after_s())),
        .cluster_id = [&] { return log->cluster_id(); },
        .workflows = workflows,
        .elasticity = config.elasticity(),
@@ -169,6 +173,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   NodeManagerService service(
       controller, host.stopping(),
       {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
+       .watches = {.available_level = [&] { return log->Status().common_version(); }},
        .addresses = [&] { return log->Addresses(); },
        .read_only = config.node().read_only(),
        .dial_limit = base::Scaled(kDialLimit)},
@@ -228,6 +233,8 @@ int main(int argc, char** argv) {
                "theirs are");
   options.Bind("--dead-after-ms", "dead_after_ms",
                "A node that has not reported for so long is dead");
+  options.Bind("--forget-after-s", "forget_after_s",
+               "A node that has been dead for so long is forgotten (default 86400)");
   options.BindReadOnly();
   return service::RunProgram(
       options, argc, argv,

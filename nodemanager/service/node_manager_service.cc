@@ -54,8 +54,9 @@ absl::Status NodeManagerService::WithIncarnation(absl::Status status,
   if (reason.reason != "STALE_INCARNATION") return status;
   controller_.Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(node_id);
-    if (known == state.nodes().end()) return;
-    reason.metadata["incarnation"] = std::to_string(known->second.node().incarnation());
+    const std::uint64_t last = known == state.nodes().end() ? state.forgotten_incarnation()
+                                                            : known->second.node().incarnation();
+    reason.metadata["incarnation"] = std::to_string(last);
   });
   base::SetReason(status, reason);
   return status;
@@ -153,6 +154,19 @@ grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }
 
+grpc::Status NodeManagerService::RemoveNode(grpc::ServerContext*,
+                                            const v1::RemoveNodeRequest* request,
+                                            google::protobuf::Empty*) {
+  if (options_.read_only) return rpc::RefuseReadOnly();
+  v1::Command command;
+  command.set_request_id(request->request_id());
+  v1::RemoveNode& remove = *command.mutable_remove_node();
+  remove.set_node_id(request->node_id());
+  remove.set_actor(request->actor());
+  remove.set_reason(request->reason());
+  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+}
+
 Watches::Reactor* NodeManagerService::WatchAssignment(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request) {
   const auto parsed = Parse<v1::WatchAssignmentRequest>(*request);
@@ -192,6 +206,9 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
     for (v1::Node& node : *response->mutable_nodes()) controller_.AddTelemetry(state, node);
     return true;
   });
+  // The log is asked here, because it must not be asked while the state is locked.
+  if (const auto& level = options_.watches.available_level; level)
+    response->set_available_feature_level(level());
   return rpc::ToGrpc(status);
 }
 

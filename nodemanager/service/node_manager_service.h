@@ -56,6 +56,8 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
   grpc::Status DeregisterNode(grpc::ServerContext* context,
                               const v1::DeregisterNodeRequest* request,
                               google::protobuf::Empty* response) override;
+  grpc::Status RemoveNode(grpc::ServerContext* context, const v1::RemoveNodeRequest* request,
+                          google::protobuf::Empty* response) override;
   Watches::Reactor* WatchAssignment(grpc::CallbackServerContext* context,
                                     const grpc::ByteBuffer* request) override;
   Watches::Reactor* WatchRouting(grpc::CallbackServerContext* context,

@@ -171,6 +171,9 @@ void ClusterWatchers::Send(base::MonotonicTime now) {
   for (Watcher& watcher : watchers_) {
     for (v1::ClusterEvent& event : std::exchange(watcher.news, {})) {
       event.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
+      // The log is asked here, because it must not be asked while the state is locked.
+      if (event.has_snapshot() && available_level_)
+        event.mutable_snapshot()->set_available_feature_level(available_level_());
       watcher.known = event.revision();
       watcher.last_event = now;
       watcher.messages.push_back(ToBytes(event));

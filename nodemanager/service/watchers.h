@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -73,9 +74,12 @@ class AssignmentWatchers {
 /// Watchers of the whole cluster: the changes of nodes and workflows, and telemetry.
 class ClusterWatchers {
  public:
-  /// An event comes at least once in `heartbeat`.
-  ClusterWatchers(const Controller& controller, base::Duration heartbeat)
-      : controller_(controller), heartbeat_(heartbeat) {}
+  /// An event comes at least once in `heartbeat`. See WatchesOptions for `available_level`.
+  ClusterWatchers(const Controller& controller, base::Duration heartbeat,
+                  std::function<std::uint32_t()> available_level)
+      : controller_(controller),
+        heartbeat_(heartbeat),
+        available_level_(std::move(available_level)) {}
 
   /// `interval` is that of the telemetry. 0: never.
   void Add(std::uint64_t start_revision, base::Duration interval, base::MonotonicTime now,
@@ -106,6 +110,7 @@ class ClusterWatchers {
 
   const Controller& controller_;
   const base::Duration heartbeat_;
+  const std::function<std::uint32_t()> available_level_;
   std::vector<Watcher> watchers_;
 };
 

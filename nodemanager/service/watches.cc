@@ -37,7 +37,7 @@ Watches::Watches(Controller& controller, std::stop_token stopping, const Watches
       clock_(clock),
       node_places_(Places(options.node_streams)),
       cluster_places_(Places(options.cluster_streams)),
-      cluster_(controller, options.heartbeat) {
+      cluster_(controller, options.heartbeat, options.available_level) {
   on_stopping_.emplace(stopping_, [this] { Wake(); });
   controller_.OnChange([this] { Wake(); });
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });

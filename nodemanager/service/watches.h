@@ -27,6 +27,8 @@ struct WatchesOptions {
   base::Duration heartbeat = std::chrono::seconds(5);
   /// Places for streams. A node has one for the routing, and an instance one for its assignment.
   std::size_t node_streams = 4 * StateMachine::kMaxNodes, cluster_streams = 256;
+  /// Returns the highest feature level that every replica understands. Null: unknown.
+  std::function<std::uint32_t()> available_level;
 };
 
 /// One thread looks at the state after every change, and sends what is new to all streams. It makes

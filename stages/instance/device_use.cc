@@ -64,6 +64,20 @@ std::optional<DeviceBusy> BusyOf(const device::DeviceReading& reading, bool fine
   return DeviceBusy{*busy, fine ? v1::SM_ACTIVE : v1::GPU_COARSE};
 }
 
+v1::Device DescribeDevice(const std::string& device) {
+  v1::Device described;
+  described.set_device(device);
+  described.set_kind(sdk::CudaIndex(device) ? "cuda" : device);
+  if (const auto memory = MemoryOf(device); memory.ok())
+    described.set_memory_bytes(memory->total_bytes);
+  if (device == "cpu") {
+    described.set_product(base::ToUtf8(device::ReadHost().product, kMaxProduct));
+  } else if (const auto meter = MeterOf(device); meter != nullptr) {
+    described.set_product(base::ToUtf8(meter->Read().product, kMaxProduct));
+  }
+  return described;
+}
+
 v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading) {
   v1::DeviceLoad load;
   load.set_device(device);

@@ -40,6 +40,9 @@ struct DeviceBusy {
 /// multiprocessors.
 std::optional<DeviceBusy> BusyOf(const device::DeviceReading& reading, bool fine);
 
+/// Describes the device for the NodeManager, as far as it is known.
+v1::Device DescribeDevice(const std::string& device);
+
 /// Makes the device's part of the load report. `reading` comes from the meter of "cuda:N", or from
 /// device::ReadHost() for cpu.
 v1::DeviceLoad MakeDeviceLoad(const std::string& device, const device::DeviceReading& reading);

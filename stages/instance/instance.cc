@@ -161,6 +161,7 @@ void Instance::Join(const std::string& address, const std::string& metrics_addre
   node::NodeAgentOptions options =
       node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address, metrics_);
   options.pinned_stage = config_.pinned_stage();
+  options.devices = {DescribeDevice(config_.device())};
   agent_ = std::make_unique<node::NodeAgent>(options, *view_);
   metrics_.OnScrape([this] {
     stage_metrics_.Export(tasks_.assignment().stage, tasks_.Metrics(), metrics_);

@@ -1,8 +1,9 @@
-// Two processes with one node id.
+// How nodes come and go: two processes with one node id, and nodes that are forgotten.
 #include <QTemporaryDir>
 #include <QtTest>
 
 #include "cluster/node/node_agent.h"
+#include "cluster/rpc/channel.h"
 #include "cluster/rpc/server.h"
 #include "cluster/telemetry/metrics.h"
 #include "nodemanager/replication/replicated_log.h"
@@ -52,22 +53,24 @@ class NodeIdTest : public QObject {
  private Q_SLOTS:
   void init() {
     dir_ = std::make_unique<QTemporaryDir>();
-    log_ = std::move(ReplicatedLog::Open({.data_dir = dir_->path().toStdString(), .name = "nm"}))
-               .value();
+    ReplicatedLogOptions options{.data_dir = dir_->path().toStdString(), .name = "nm"};
+    options.paxos.version = kCommandVersion;
+    log_ = std::move(ReplicatedLog::Open(options)).value();
     controller_ = std::make_unique<Controller>(
-        *log_, base::SystemClock(),
-        ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); }});
+        *log_, clock_, ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); }});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
         NodeManagerServiceOptions{.report_interval_ms = 10,
                                   .addresses = [this] { return log_->Addresses(); },
+                                  .available_level = [] { return 9u; },
                                   .dial_limit = std::chrono::seconds(5)});
     server_->AddService(*service_);
     server_->AddService(log_->service());
     QVERIFY(server_->Start().ok());
     QVERIFY(log_->Start(server_->address()).ok());
     QVERIFY(testing::Eventually([this] { return controller_->TakeOver().ok(); }));
+    stub_ = v1::NodeManagerService::NewStub(rpc::MakeChannel(server_->address()));
   }
   void cleanup() {
     server_->Shutdown(std::chrono::seconds(5));
@@ -132,7 +135,66 @@ class NodeIdTest : public QObject {
     QVERIFY(!FindOtherHolder(state, node));
   }
 
+  void RemoveNode_ForgetsADeadNodeForGood() {
+    QVERIFY(Register(7).ok());
+    v1::RemoveNodeRequest remove;
+    remove.set_node_id("twin");
+    remove.set_actor("operator:ann");
+    const auto removed = [&] {
+      return rpc::Call(*stub_, &Stub::RemoveNode, remove, kCallLimit).status();
+    };
+    QCOMPARE(removed().code(), absl::StatusCode::kFailedPrecondition);
+    QCOMPARE(Reason(removed()), std::string("NODE_ALIVE"));
+    End(7);
+    QVERIFY(removed().ok());
+    QCOMPARE(Reason(removed()), std::string("NODE_UNKNOWN"));
+    const auto cluster = rpc::Call(*stub_, &Stub::GetCluster, {}, kCallLimit);
+    QVERIFY(cluster.ok());
+    QCOMPARE(cluster->nodes_size(), 0);
+    QCOMPARE(cluster->feature_level(), kCommandVersion);
+    QCOMPARE(cluster->available_feature_level(), 9u);
+    // An agent that was only cut off learns from the refusal which incarnation to exceed.
+    const absl::Status stale = Register(7);
+    QCOMPARE(Reason(stale), std::string("STALE_INCARNATION"));
+    QCOMPARE(base::GetReason(stale).metadata.at("incarnation"), std::string("7"));
+    QVERIFY(Register(8).ok());
+  }
+
+  void DeadNode_IsForgottenAfterADay() {
+    QVERIFY(Register(7).ok());
+    const auto known = [this] {
+      controller_->ForgetDead();
+      bool found = false;
+      controller_->Read([&](const StateMachine& state) { found = state.nodes().contains("twin"); });
+      return found;
+    };
+    clock_.Advance(std::chrono::hours(100));
+    QVERIFY(known());
+    End(7);
+    QVERIFY(known());
+    clock_.Advance(std::chrono::hours(24) - std::chrono::seconds(1));
+    QVERIFY(known());
+    clock_.Advance(std::chrono::seconds(1));
+    QVERIFY(!known());
+  }
+
  private:
+  using Stub = v1::NodeManagerService::Stub;
+  static constexpr auto kCallLimit = std::chrono::seconds(20);
+
+  absl::Status Register(std::uint64_t incarnation) {
+    v1::RegisterNodeRequest request;
+    *request.mutable_node() = MakeNode("twin", v1::PROXY, incarnation);
+    request.mutable_node()->set_address(server_->address());
+    return rpc::Call(*stub_, &Stub::RegisterNode, request, kCallLimit).status();
+  }
+  void End(std::uint64_t incarnation) {
+    v1::DeregisterNodeRequest request;
+    request.set_node_id("twin");
+    request.set_incarnation(incarnation);
+    if (!rpc::Call(*stub_, &Stub::DeregisterNode, request, kCallLimit).ok())
+      qFatal("no goodbye is taken");
+  }
   std::uint64_t Epoch() const {
     std::uint64_t epoch = 0;
     controller_->Read([&](const StateMachine& state) { epoch = state.epoch(); });
@@ -144,11 +206,13 @@ class NodeIdTest : public QObject {
     return node;
   }
 
+  base::ManualClock clock_;
   std::unique_ptr<QTemporaryDir> dir_;
   std::unique_ptr<ReplicatedLog> log_;
   std::unique_ptr<Controller> controller_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<NodeManagerService> service_;
+  std::unique_ptr<Stub> stub_;
 };
 
 }  // namespace onepiece::nodemanager

@@ -56,7 +56,7 @@ class ReadOnlyTest : public QObject {
   void EveryChangeOfPeopleIsRefused() {
     const auto& file = *v1::RegisterNodeRequest::descriptor()->file();
     QCOMPARE(testing::CheckReadOnly(
-                 channel_, *file.service(0), {"ApplyWorkflow", "DeleteWorkflow"},
+                 channel_, *file.service(0), {"RemoveNode", "ApplyWorkflow", "DeleteWorkflow"},
                  {"RegisterNode", "ReportNode", "DeregisterNode", "WatchAssignment", "WatchRouting",
                   "ListProxies", "GetCluster", "WatchCluster", "GetWorkflow", "ListWorkflows"}),
              std::string());
@@ -67,11 +67,11 @@ class ReadOnlyTest : public QObject {
                  {"GetElasticity", "ProposePlan", "GetPlan", "ListPlans", "ListAudit"}),
              std::string());
     const auto& consensus = *v1::AddSeatRequest::descriptor()->file();
-    QCOMPARE(
-        testing::CheckReadOnly(channel_, *consensus.FindServiceByName("ConsensusService"),
-                               {"AddSeat", "RemoveSeat", "ReplaceSeat", "StepDown", "TakeSnapshot"},
-                               {"GetReplica", "ListLog"}),
-        std::string());
+    QCOMPARE(testing::CheckReadOnly(channel_, *consensus.FindServiceByName("ConsensusService"),
+                                    {"AddSeat", "RemoveSeat", "ReplaceSeat", "RaiseFeatureLevel",
+                                     "StepDown", "TakeSnapshot"},
+                                    {"GetReplica", "ListLog"}),
+             std::string());
     // The program serves all services of these files, and telemetry, which changes nothing. A new
     // service must be checked here too.
     QCOMPARE(file.service_count(), 1);

@@ -144,7 +144,8 @@ class ServiceTest : public QObject {
   void RegisterNode_RefusesNonsense_data() {
     QTest::addColumn<QString>("field");
     for (const char* field :
-         {"node.node_id", "node.role", "node.incarnation", "node.address", "node.workflow_set"}) {
+         {"node.node_id", "node.role", "node.incarnation", "node.address", "node.workflow_set",
+          "node.version", "node.build", "node.zone", "node.host", "node.labels", "node.devices"}) {
       QTest::newRow(field) << field;
     }
   }
@@ -156,9 +157,42 @@ class ServiceTest : public QObject {
     if (field == "node.incarnation") node.set_incarnation(0);
     if (field == "node.address") node.clear_address();
     if (field == "node.workflow_set") node.set_workflow_set("a b");
+    const std::string longest(128, 'a');
+    const auto fill = [&](const std::string& text) {
+      if (field == "node.version") node.set_version(text);
+      if (field == "node.build") node.set_build(text);
+      if (field == "node.zone") node.set_zone(text);
+      if (field == "node.host") node.set_host(text);
+      if (field == "node.labels") (*node.mutable_labels())["key"] = text;
+      if (field == "node.devices") node.add_devices()->set_product(text);
+    };
+    fill(longest);
+    if (node.ByteSizeLong() > longest.size()) QVERIFY(CheckNode(node).ok());
+    fill(longest + "a");
     const absl::Status status = server_->Register(node).status();
     QCOMPARE(Reason(status), std::string("BAD_NODE"));
     QCOMPARE(QString::fromStdString(base::GetReason(status).metadata.at("field")), field);
+  }
+
+  void RegisterNode_BoundsLabelsAndDevices() {
+    v1::Node node = MakeNode("p", v1::PROXY);
+    for (int i = 0; i < 32; ++i) (*node.mutable_labels())[std::to_string(i)] = "";
+    for (int i = 0; i < 64; ++i) node.add_devices()->set_device("cuda:" + std::to_string(i));
+    QVERIFY(server_->Register(node).ok());
+    v1::Node more = node;
+    (*more.mutable_labels())["more"] = "";
+    QCOMPARE(Reason(server_->Register(more).status()), std::string("BAD_NODE"));
+    more = node;
+    more.add_devices();
+    QCOMPARE(Reason(server_->Register(more).status()), std::string("BAD_NODE"));
+    more = node;
+    more.mutable_labels()->clear();
+    (*more.mutable_labels())[""] = "no key";
+    QCOMPARE(Reason(server_->Register(more).status()), std::string("BAD_NODE"));
+    // The next incarnation must be able to exceed it.
+    more = node;
+    more.set_incarnation(std::uint64_t{1} << 63);
+    QCOMPARE(Reason(server_->Register(more).status()), std::string("BAD_NODE"));
   }
 
   void RegisterNode_TakesIdsOfUpTo128Characters() {
@@ -347,6 +381,49 @@ class ServiceTest : public QObject {
     list.set_limit(-1);
     QCOMPARE(Reason(rpc::FromGrpc(service.ListLog(&context, &list, &log))),
              std::string("BAD_LIMIT"));
+  }
+
+  void FeatureLevel_NeverFalls_AndIsKnownToAll() {
+    ConsensusService service(server_->log());
+    grpc::ServerContext context;
+    v1::RaiseFeatureLevelRequest request;
+    v1::RaiseFeatureLevelResponse response;
+    // A new group has the newest level already.
+    QVERIFY(service.RaiseFeatureLevel(&context, &request, &response).ok());
+    QCOMPARE(response.level(), server_->log().Status().version());
+    request.set_level(1);
+    QCOMPARE(Reason(rpc::FromGrpc(service.RaiseFeatureLevel(&context, &request, &response))),
+             std::string("FEATURE_LEVEL"));
+    request.set_level(99);
+    const absl::Status unknown =
+        rpc::FromGrpc(service.RaiseFeatureLevel(&context, &request, &response));
+    QCOMPARE(Reason(unknown), std::string("OLD_REPLICA"));
+    QVERIFY(base::Message(unknown).find("nm (knows ") != std::string::npos);
+  }
+
+  void FeatureLevel_NamesTheReplicasThatDoNotKnowIt() {
+    v1::ReplicaStatus leader;
+    leader.set_name("nm-1");
+    leader.set_replica(1);
+    leader.set_version(3);
+    const auto add = [&](const char* name, std::uint64_t replica, bool votes, std::uint32_t knows) {
+      v1::ReplicaProgress& progress = *leader.add_progress();
+      progress.set_name(name);
+      progress.set_replica(replica);
+      progress.set_votes(votes);
+      progress.set_version(knows);
+    };
+    add("nm-1", 1, true, 0);
+    add("nm-2", 2, true, 3);
+    add("learner", 5, false, 2);
+    QVERIFY(CheckLevel(leader, 3).ok());
+    add("nm-3", 3, true, 2);
+    add("nm-4", 4, true, 0);
+    const absl::Status status = CheckLevel(leader, 3);
+    QCOMPARE(Reason(status), std::string("OLD_REPLICA"));
+    QVERIFY(base::Message(status).find("nm-3 (knows 2), nm-4 (has not answered)") !=
+            std::string::npos);
+    QVERIFY(CheckLevel(leader, 0).ok());
   }
 
   void Warnings_NameAnUnwiseGroup_data() {
