@@ -59,10 +59,14 @@ bool AskOnTerminal() {
 
 std::int64_t NowUnixMs() { return base::ToUnixMs(base::SystemClock().WallNow()); }
 
-void AddActorOptions(CLI::App& verb, PlanArguments& arguments) {
+void AddActorOption(CLI::App& verb, PlanArguments& arguments) {
   if (arguments.actor.empty()) arguments.actor = DefaultActor();
   verb.add_option("--actor", arguments.actor, "Who does this, for the audit log")
       ->capture_default_str();
+}
+
+void AddActorOptions(CLI::App& verb, PlanArguments& arguments) {
+  AddActorOption(verb, arguments);
   verb.add_option("--reason", arguments.reason, "Why, for the audit log");
 }
 

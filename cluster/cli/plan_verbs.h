@@ -22,7 +22,9 @@ struct PlanArguments {
   bool yes = false, wait = false;
 };
 
-/// Adds --actor (default "operator:$USER") and --reason.
+/// Adds --actor (default "operator:$USER").
+void AddActorOption(CLI::App& verb, PlanArguments& arguments);
+/// Adds --actor and --reason.
 void AddActorOptions(CLI::App& verb, PlanArguments& arguments);
 /// Adds --wait.
 void AddWaitOption(CLI::App& verb, PlanArguments& arguments);

@@ -9,8 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/node_output.h"
 #include "cluster/cli/plan_output.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/client/cluster_notes.h"
 #include "cluster/client/replicas.h"
 #include "cluster/local/control.h"
 #include "cluster/terminal/progress_bar.h"
@@ -108,21 +110,6 @@ int RunDown(const Context& context) {
   return terminal::kOk;
 }
 
-std::string RoleName(v1::Role role) {
-  switch (role) {
-    case v1::NODE_MANAGER:
-      return "nodemanager";
-    case v1::PROXY:
-      return "proxy";
-    case v1::INSTANCE:
-      return "instance";
-    case v1::DATABASE:
-      return "database";
-    default:
-      return "unknown";
-  }
-}
-
 /// One row of the table of `status`.
 struct Row {
   std::string node_id, role, address, metrics_address, state, stage, detail, workflow_set;
@@ -134,10 +121,6 @@ struct Row {
   int restarts = 0;
   v1::NodeLoad load;
 };
-
-std::string ActivityName(v1::Activity activity) {
-  return activity == v1::ACTIVITY_UNSPECIFIED ? "" : v1::Activity_Name(activity);
-}
 
 Json RowDocument(const Row& row) {
   return {{"node_id", row.node_id},
@@ -255,6 +238,23 @@ void AddReplicas(client::Client& client, std::vector<Row>& rows) {
   }
 }
 
+/// Adds what is true of the cluster as a whole.
+void AddNotes(const v1::Cluster& cluster, Json& document) {
+  document["epoch"] = cluster.epoch();
+  document["feature_level"] = cluster.feature_level();
+  document["available_feature_level"] = cluster.available_feature_level();
+  document["unserved_stages"] = Json::array();
+  for (const client::UnservedStage& unserved : client::UnservedStages(cluster)) {
+    document["unserved_stages"].push_back({{"workflow_set", unserved.workflow_set},
+                                           {"app_id", unserved.app_id},
+                                           {"stage", unserved.stage}});
+  }
+  document["versions"] = Json::object();
+  for (const auto& [version, nodes] : client::NodesByVersion(cluster))
+    document["versions"][version] = nodes;
+  document["notes"] = client::NotesOn(cluster);
+}
+
 int RunStatus(const Context& context) {
   local::ClusterState state;
   if (context.nodemanagers.empty()) {
@@ -279,7 +279,7 @@ int RunStatus(const Context& context) {
     document["supervisor"] = {{"pid", state.supervisor.pid}};
     document["fabric"] = state.fabric;
   }
-  if (cluster.ok()) document["epoch"] = cluster->epoch();
+  if (cluster.ok()) AddNotes(*cluster, document);
   document["processes"] = Json::array();
   std::string text =
       absl::StrFormat("%-24s %-12s %8s  %-10s %-11s %-14s %-22s %s\n", "NODE", "ROLE", "PID",
@@ -291,6 +291,9 @@ int RunStatus(const Context& context) {
     text += RowText(row);
   }
   if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";
+  if (cluster.ok()) {
+    for (const std::string& note : client::NotesOn(*cluster)) text += "! " + note + "\n";
+  }
   context.Print(document, text);
   if (cluster.ok()) return terminal::kOk;
   context.Say("onepiece: " + base::Message(cluster.status()));

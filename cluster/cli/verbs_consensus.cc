@@ -1,8 +1,9 @@
-// The verbs cluster status, members, add, remove, replace, step-down, snapshot and log.
+// The verbs cluster status, members, add, remove, replace, step-down, snapshot, upgrade and log.
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/plan_verbs.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/client/replicas.h"
 #include "google/protobuf/util/time_util.h"
@@ -10,9 +11,10 @@
 namespace onepiece::cli {
 namespace {
 
-struct ConsensusArguments {
+struct ConsensusArguments : PlanArguments {
   std::string name, with, address, replica;
   int limit = 20;
+  std::uint32_t level = 0;
 };
 
 // How long and how often to look for the next leader after a step-down whose answer was lost.
@@ -46,6 +48,7 @@ Json ReplicaDocument(const client::ReplicaAnswer& replica, std::uint64_t chosen)
   document["state_hash"] = absl::StrFormat("%08x", status.state_hash());
   document["version"] = status.version();
   document["common_version"] = status.common_version();
+  document["feature_level"] = status.feature_level();
   return document;
 }
 
@@ -211,6 +214,18 @@ absl::StatusOr<client::ReplicaAnswer> Choose(client::Client& client, const std::
                          "no replica is called '" + name + "'; there are:" + known);
 }
 
+int RunUpgrade(const Context& context, client::Client& client,
+               const ConsensusArguments& arguments) {
+  v1::RaiseFeatureLevelRequest request;
+  request.set_level(arguments.level);
+  request.set_actor(arguments.actor);
+  const auto raised = client.RaiseFeatureLevel(request);
+  if (!raised.ok()) return context.Fail(raised.status());
+  context.Print({{"feature_level", raised->level()}},
+                absl::StrFormat("The feature level is %d.", raised->level()));
+  return terminal::kOk;
+}
+
 int RunSnapshot(const Context& context, client::Client& client,
                 const ConsensusArguments& arguments) {
   const auto replica = Choose(client, arguments.name);
@@ -294,6 +309,12 @@ void DefineCluster(CLI::App& verb, Context& context) {
   AddManagerVerb(verb, context, "snapshot", "Make a replica write a snapshot and shorten its log",
                  with(RunSnapshot))
       ->add_option("name", arguments->name, "Node id of the replica (default: the leader)");
+  CLI::App* upgrade =
+      AddManagerVerb(verb, context, "upgrade",
+                     "Raise the feature level, once all replicas are updated; there is no way back",
+                     with(RunUpgrade));
+  upgrade->add_option("--level", arguments->level, "Feature level (default: the highest)");
+  AddActorOption(*upgrade, *arguments);
   CLI::App* log = AddManagerVerb(verb, context, "log", "The end of a replica's log", with(RunLog));
   log->add_option("--replica", arguments->replica, "Node id of the replica (default: the leader)");
   log->add_option("--limit", arguments->limit, "Lines at most")

@@ -100,6 +100,14 @@ absl::StatusOr<v1::Cluster> Client::GetCluster() {
   return cluster;
 }
 
+absl::Status Client::RemoveNode(v1::RemoveNodeRequest request) {
+  if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());
+  google::protobuf::Empty nothing;
+  return impl_->proxies.CallManager([&](const auto& channel, auto& context) {
+    return v1::NodeManagerService::Stub(channel).RemoveNode(&context, request, &nothing);
+  });
+}
+
 absl::StatusOr<v1::Workflow> Client::ApplyWorkflow(const v1::ApplyWorkflowRequest& request) {
   v1::ApplyWorkflowRequest with_id = request;
   if (with_id.request_id().empty()) with_id.set_request_id(base::Uid::GenerateRandom().ToString());

@@ -131,6 +131,10 @@ class Client {
   absl::Status WatchCluster(std::uint64_t start_revision, const ClusterObserver& observer,
                             base::MonotonicTime deadline, std::stop_token stop = {},
                             base::Duration telemetry_interval = base::Duration::zero());
+  /// Forgets a dead node.
+  ///
+  /// Errors: NOT_FOUND (NODE_UNKNOWN), FAILED_PRECONDITION (NODE_ALIVE).
+  absl::Status RemoveNode(v1::RemoveNodeRequest request);
   /// Creates, replaces or (validate_only) checks an application.
   absl::StatusOr<v1::Workflow> ApplyWorkflow(const v1::ApplyWorkflowRequest& request);
 
@@ -170,6 +174,9 @@ class Client {
   absl::StatusOr<v1::ConsensusMembers> AddSeat(const v1::AddSeatRequest& request);
   absl::StatusOr<v1::ConsensusMembers> RemoveSeat(const v1::RemoveSeatRequest& request);
   absl::StatusOr<v1::ConsensusMembers> ReplaceSeat(const v1::ReplaceSeatRequest& request);
+  /// Raises the cluster's feature level.
+  absl::StatusOr<v1::RaiseFeatureLevelResponse> RaiseFeatureLevel(
+      v1::RaiseFeatureLevelRequest request);
   /// Asks the leader, the replica at `address`, to hand over. It asks only once, because a second
   /// request would depose the successor.
   ///

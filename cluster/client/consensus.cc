@@ -116,6 +116,12 @@ absl::StatusOr<v1::ConsensusMembers> Client::ReplaceSeat(const v1::ReplaceSeatRe
   return AskLeader(impl_->proxies, &ConsensusStub::ReplaceSeat, request);
 }
 
+absl::StatusOr<v1::RaiseFeatureLevelResponse> Client::RaiseFeatureLevel(
+    v1::RaiseFeatureLevelRequest request) {
+  if (request.request_id().empty()) request.set_request_id(base::Uid::GenerateRandom().ToString());
+  return AskLeader(impl_->proxies, &ConsensusStub::RaiseFeatureLevel, request);
+}
+
 absl::Status Client::StepDown(const std::string& address) {
   const absl::Status status = AskAt(address, &ConsensusStub::StepDown, v1::StepDownRequest(),
                                     base::Scaled(kStepDownTimeout), impl_->options)
