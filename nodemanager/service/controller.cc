@@ -276,13 +276,14 @@ absl::Status Controller::CheckReporters(const std::vector<ReportedStates::Waitin
   });
 }
 
-// Programs of version 2 know only commands with one state.
+// Clusters of feature level 2 know only commands with one state.
 absl::Status Controller::ProposeStates(const v1::SetNodeStates& changes) {
   v1::Command command;
   if (changes.changes_size() > 1) {
     *command.mutable_set_node_states() = changes;
     absl::Status status = Propose(command).status();
-    if (base::GetReason(status).reason != "OLD_REPLICA") return status;
+    const std::string reason = base::GetReason(status).reason;
+    if (reason != "OLD_REPLICA" && reason != "FEATURE_LEVEL") return status;
   }
   absl::Status first;
   for (const v1::SetNodeState& change : changes.changes()) {
