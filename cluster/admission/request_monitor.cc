@@ -54,6 +54,18 @@ struct Cost {
   /// The last numbers that rest on enough jobs. `samples` is 0 before there were any.
   double samples = 0;
   double seconds_per_unit = 0, units_per_job = 0;
+  std::vector<double> seconds_per_term;  ///< Empty: seconds_per_unit holds.
+
+  /// The worker seconds of a job.
+  [[nodiscard]] double Of(const AdmissionRequest::Stage& stage) const {
+    // A proxy may know a newer workflow than the one that was measured.
+    if (seconds_per_term.empty() || seconds_per_term.size() != stage.terms.size())
+      return OrZero(seconds_per_unit * OrZero(stage.units));
+    double seconds = 0;
+    for (std::size_t i = 0; i < stage.terms.size(); ++i)
+      seconds += OrZero(seconds_per_term[i]) * OrZero(stage.terms[i]);
+    return OrZero(seconds);
+  }
 };
 using Costs = std::map<std::string, std::map<std::string, Cost>>;  // By application and stage.
 
@@ -242,7 +254,8 @@ void RequestMonitor::State::SetCosts(const v1::Capacity& capacity) {
               .bucket = nullptr,
               .samples = static_cast<double>(told.samples()),
               .seconds_per_unit = told.seconds_per_unit(),
-              .units_per_job = OrZero(told.units_per_job())};
+              .units_per_job = OrZero(told.units_per_job()),
+              .seconds_per_term = {told.seconds_per_term().begin(), told.seconds_per_term().end()}};
     } else if (const Cost* last = Find(before, told.app_id(), told.stage()); last != nullptr) {
       cost = *last;
     }
@@ -373,7 +386,7 @@ Bill RequestMonitor::State::BillFor(const AdmissionRequest& request) const {
   for (const AdmissionRequest::Stage& stage : request.stages) {
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost == nullptr) continue;
-    const double seconds = OrZero(cost->seconds_per_unit * OrZero(stage.units));
+    const double seconds = cost->Of(stage);
     bill.work_s += seconds;
     if (cost->bucket == nullptr) continue;
     auto charge = std::ranges::find(bill.charges, cost->bucket, &Charge::bucket);
@@ -393,7 +406,7 @@ double RequestMonitor::State::UnloadedLatency(const AdmissionRequest& request) c
     capacity::StageDemand demand{.stage = stage.stage, .after = stage.after};
     const Cost* cost = Find(costs, request.app_id, stage.stage);
     if (cost != nullptr && cost->samples > 0) {
-      demand.seconds_per_job = OrZero(cost->seconds_per_unit * OrZero(stage.units));
+      demand.seconds_per_job = cost->Of(stage);
       demand.samples = 1;
     }
     app.stages.push_back(std::move(demand));

@@ -28,6 +28,7 @@ struct AdmissionRequest {
     std::string stage;
     double units = 1;  ///< workflow::WorkUnits.
     std::vector<std::string> after;
+    std::vector<double> terms;  ///< workflow::WorkTerms.
   };
   std::vector<Stage> stages;
 };
@@ -56,8 +57,9 @@ struct PoolLevel {
 /// job takes from each pool on its way the worker seconds that its stages will compute there. Jobs
 /// therefore enter at the rate that the narrowest pool can sustain (Theorem 1 of
 /// docs/elasticity.md), shared pools serve several applications, and a job pays for its steps and
-/// shape. A bucket that is not empty admits one job and may fall below zero. The next job then
-/// waits until the debt is paid off. A pool without workers admits nothing.
+/// shape, by the terms of its cost where these have been fitted. A bucket that is not empty admits
+/// one job and may fall below zero. The next job then waits until the debt is paid off. A pool
+/// without workers admits nothing.
 ///
 /// Backlog. A bucket that is not full models the pool's queue. When more is queued than the model
 /// says, a cost is too low, and each Update() lowers the bucket to what max_backlog leaves. Updates

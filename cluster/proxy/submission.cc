@@ -222,7 +222,8 @@ admission::AdmissionRequest AdmissionOf(const v1::SubmitJobRequest& request,
     const auto after = graph.Predecessors(stage.stage());
     asked.stages.push_back({.stage = stage.stage(),
                             .units = workflow::WorkUnits(workflow, stage, request.parameters()),
-                            .after = {after.begin(), after.end()}});
+                            .after = {after.begin(), after.end()},
+                            .terms = workflow::WorkTerms(workflow, stage, request.parameters())});
   }
   return asked;
 }

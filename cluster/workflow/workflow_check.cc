@@ -25,6 +25,9 @@ constexpr int kMaxInstances = 4096;
 constexpr std::int64_t kMaxDeviceMemory = std::int64_t{1} << 44;
 // Factors of StageSpec.cost.
 constexpr int kMaxFactors = 16;
+// Those of one StageSpec.cost_terms.
+constexpr int kMaxTermFactors = 8;
+constexpr int kMaxTerms = 4;
 constexpr int kMaxSeconds = 30 * 24 * 3600;
 constexpr int kMaxRetries = 20;  // Below the largest number of attempts of any work.
 constexpr std::int64_t kMaxStringBytes = 65536;
@@ -264,7 +267,7 @@ absl::Status CheckOrder(const v1::Workflow& workflow) {
   return absl::OkStatus();
 }
 
-// Checks that `cost` names numeric parameters.
+// Checks that `cost` and `cost_terms` name numeric parameters.
 // REQUIRES: the parameters are good.
 absl::Status CheckCosts(const v1::Workflow& workflow) {
   const auto is_number = [&](const std::string& name) {
@@ -276,11 +279,23 @@ absl::Status CheckCosts(const v1::Workflow& workflow) {
   for (int i = 0; i < workflow.stages_size(); ++i) {
     const v1::StageSpec& stage = workflow.stages(i);
     const std::string field = absl::StrCat("stages[", i, "].cost");
-    if (stage.cost_size() > kMaxFactors) return Bad(field, absl::StrCat("at most ", kMaxFactors));
-    for (int k = 0; k < stage.cost_size(); ++k) {
-      if (is_number(stage.cost(k))) continue;
-      return Bad(absl::StrCat(field, "[", k, "]"),
-                 absl::StrCat("'", stage.cost(k), "' is not an INTEGER or NUMBER parameter"));
+    const auto check = [&](const std::string& name, const auto& factors, int most) -> absl::Status {
+      if (factors.size() > most) return Bad(name, absl::StrCat("at most ", most));
+      for (int k = 0; k < factors.size(); ++k) {
+        if (is_number(factors.Get(k))) continue;
+        return Bad(absl::StrCat(name, "[", k, "]"),
+                   absl::StrCat("'", factors.Get(k), "' is not an INTEGER or NUMBER parameter"));
+      }
+      return absl::OkStatus();
+    };
+    ONEPIECE_RETURN_IF_ERROR(check(field, stage.cost(), kMaxFactors));
+    const std::string terms = field + "_terms";
+    if (!stage.cost().empty() && !stage.cost_terms().empty())
+      return Bad(terms, "a stage has either cost or cost_terms: remove one of them");
+    if (stage.cost_terms_size() > kMaxTerms) return Bad(terms, absl::StrCat("at most ", kMaxTerms));
+    for (int k = 0; k < stage.cost_terms_size(); ++k) {
+      ONEPIECE_RETURN_IF_ERROR(check(absl::StrCat(terms, "[", k, "].factors"),
+                                     stage.cost_terms(k).factors(), kMaxTermFactors));
     }
   }
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
+#include "cluster/capacity/cost_fit.h"
 #include "google/protobuf/repeated_ptr_field.h"
 
 namespace onepiece::nodemanager {
@@ -93,6 +94,32 @@ std::string WhatIsWrong(const v1::StageLoad& before, const v1::StageLoad& after,
   return "";
 }
 
+// Sums of squares bound those of products (Cauchy and Schwarz), except for rounding.
+bool ArePossible(const v1::CostSums& sums, std::uint64_t jobs) {
+  const int n = sums.xy_size();
+  if (n < 1 || n > capacity::kMaxTerms || sums.xx_size() != n * (n + 1) / 2 || sums.jobs() > jobs)
+    return false;
+  const auto possible = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (!std::ranges::all_of(sums.xx(), possible) || !std::ranges::all_of(sums.xy(), possible) ||
+      !possible(sums.yy()))
+    return false;
+  const auto square = [&](int i) {
+    return sums.xx(static_cast<int>(capacity::UpperIndex(n, i, i)));
+  };
+  // By square roots, because the product of two such sums may overflow.
+  const auto within = [](double product, double one, double other) {
+    return product <= std::sqrt(one) * std::sqrt(other) * (1 + 1e-6);
+  };
+  for (int i = 0; i < n; ++i) {
+    if (!within(sums.xy(i), square(i), sums.yy())) return false;
+    for (int j = i + 1; j < n; ++j) {
+      if (!within(sums.xx(static_cast<int>(capacity::UpperIndex(n, i, j))), square(i), square(j)))
+        return false;
+    }
+  }
+  return true;
+}
+
 void CleanStage(const v1::StageLoad& given, const v1::StageLoad& before,
                 const ReportContext& context, double& compute_left_s, CleanedReport& report) {
   std::string wrong = WhatIsWrong(before, given, context);
@@ -117,6 +144,10 @@ void CleanStage(const v1::StageLoad& given, const v1::StageLoad& before,
   if (!Grows(before.transfer_s(), given.transfer_s())) {
     Complain(report, NameOf(given) + ": its transfer time falls or is no number");
     stage.set_transfer_s(before.transfer_s());
+  }
+  if (given.has_cost_sums() && !ArePossible(given.cost_sums(), given.jobs())) {
+    Complain(report, NameOf(given) + ": its cost sums cannot be");
+    *stage.mutable_cost_sums() = before.cost_sums();
   }
   if (!Grows(0, given.load_s())) {
     Complain(report, NameOf(given) + ": its load time is negative or no number");

@@ -26,8 +26,9 @@ struct CleanedReport {
 
 /// Replaces the numbers in a report that cannot be true. Entries that `load` leaves out stay as
 /// they were in the last report, because counts never fall. It keeps at most 1024 stages of
-/// applications, and 1024 applications of a proxy: a report of that size has about half a MiB. Impossible numbers of a device become absent, and at most 16 devices are kept.
-/// Debts that cannot be are left out.
+/// applications, and 1024 applications of a proxy: a report of that size has about half a MiB.
+/// Impossible numbers of a device become absent, and at most 16 devices are kept. Debts that cannot
+/// be are left out.
 ///
 /// Threading: thread-safe. It is a pure function.
 CleanedReport CleanReport(const v1::NodeLoad& load, const ReportContext& context);

@@ -25,6 +25,20 @@ std::map<std::pair<std::string, std::string>, const v1::StageLoad*> ByKey(
   return by_key;
 }
 
+capacity::TermSums TermsOf(const v1::CostSums& told) {
+  capacity::TermSums sums{.terms = told.xy_size(), .jobs = told.jobs(), .yy = told.yy()};
+  std::ranges::copy(told.xx(), sums.xx.begin());
+  std::ranges::copy(told.xy(), sums.xy.begin());
+  return sums;
+}
+
+// Sums that fell, or that have other terms, have begun anew.
+capacity::TermSums TermsBetween(const v1::CostSums& from, const v1::CostSums& to) {
+  capacity::TermSums sums = TermsOf(to);
+  if (from.xy_size() == to.xy_size() && from.jobs() <= to.jobs()) sums.Add(TermsOf(from), -1);
+  return sums;
+}
+
 LoadWindow::Work Between(const v1::StageLoad& from, const v1::StageLoad& to) {
   return {.jobs = to.jobs() - from.jobs(),
           .failures = to.failures() - from.failures(),
@@ -32,7 +46,8 @@ LoadWindow::Work Between(const v1::StageLoad& from, const v1::StageLoad& to) {
           .compute_s = to.compute_s() - from.compute_s(),
           .squares_s2 = to.compute_squares_s2() - from.compute_squares_s2(),
           .queued_s = to.queued_s() - from.queued_s(),
-          .transfer_s = to.transfer_s() - from.transfer_s()};
+          .transfer_s = to.transfer_s() - from.transfer_s(),
+          .terms = TermsBetween(from.cost_sums(), to.cost_sums())};
 }
 
 void AddTo(LoadWindow::Work& sum, const LoadWindow::Work& more) {
@@ -43,6 +58,7 @@ void AddTo(LoadWindow::Work& sum, const LoadWindow::Work& more) {
   sum.squares_s2 += more.squares_s2;
   sum.queued_s += more.queued_s;
   sum.transfer_s += more.transfer_s;
+  sum.terms.Add(more.terms);
 }
 
 // Returns the bucket into which `now` falls, and drops buckets that ended more than a window

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/capacity/cost_fit.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::nodemanager {
@@ -52,6 +53,7 @@ class LoadWindow {
     std::uint64_t jobs = 0, failures = 0;
     double units = 0, compute_s = 0, squares_s2 = 0, queued_s = 0, transfer_s = 0;
     double recent_compute_s = 0;  ///< The part of compute_s within the window.
+    capacity::TermSums terms;     ///< Of stages with cost terms.
   };
   /// What all instances of `pool` together have finished, by application and stage. It reaches back
   /// over the window, and further until it covers kMinSamples jobs, if there ever were as many.

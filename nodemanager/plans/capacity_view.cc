@@ -3,7 +3,10 @@
 #include <map>
 #include <set>
 
+#include "cluster/base/seconds.h"
+#include "cluster/capacity/cost_fit.h"
 #include "cluster/workflow/pool.h"
+#include "cluster/workflow/work_units.h"
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/plans/proxy_loads.h"
 #include "nodemanager/state/plan_state.h"
@@ -62,6 +65,13 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacit
       cost.set_units_per_job(work->second.units / jobs);
       cost.set_samples(work->second.jobs);
       cost.set_transfer_s(work->second.transfer_s / jobs);
+      if (work->second.terms.terms != spec.cost_terms_size()) continue;
+      const auto fit = capacity::FitCosts(work->second.terms, workflow::UnitTerm(spec),
+                                          work->second.compute_s / jobs);
+      if (!fit) continue;
+      cost.mutable_seconds_per_term()->Assign(fit->seconds_per_term.begin(),
+                                              fit->seconds_per_term.end());
+      cost.set_relative_error(fit->relative_error);
     }
   }
 }

@@ -28,13 +28,33 @@ int Bucket(double seconds) {
   return bucket;
 }
 
+// Adds a job to the sums. They begin anew when the workflow has another number of terms than
+// before.
+void AddTerms(const std::vector<double>& terms, double seconds, v1::CostSums& sums) {
+  const int n = static_cast<int>(terms.size());
+  if (sums.xy_size() != n) {
+    sums.Clear();
+    sums.mutable_xx()->Resize(n * (n + 1) / 2, 0);
+    sums.mutable_xy()->Resize(n, 0);
+  }
+  sums.set_jobs(sums.jobs() + 1);
+  sums.set_yy(sums.yy() + seconds * seconds);
+  int place = 0;
+  for (int i = 0; i < n; ++i) {
+    sums.set_xy(i, sums.xy(i) + terms[i] * seconds);
+    for (int j = i; j < n; ++j, ++place) sums.set_xx(place, sums.xx(place) + terms[i] * terms[j]);
+  }
+}
+
 }  // namespace
 
-double UnitsOf(const node::Routing& table, const message::Message& message) {
+JobSize SizeOf(const node::Routing& table, const message::Message& message) {
   const v1::Workflow* workflow = table.FindWorkflow(message.header.app);
   const auto index = table.StageIndex(message.header.app, message.header.stage);
-  if (workflow == nullptr || !index) return 1;
-  return workflow::WorkUnits(*workflow, workflow->stages(*index), message.parameters);
+  if (workflow == nullptr || !index) return {};
+  const v1::StageSpec& stage = workflow->stages(*index);
+  return {.units = workflow::WorkUnits(*workflow, stage, message.parameters),
+          .terms = workflow::WorkTerms(*workflow, stage, message.parameters)};
 }
 
 v1::StageLoad* WorkCounts::Entry(const std::string& stage, const std::string& app) {
@@ -48,7 +68,7 @@ v1::StageLoad* WorkCounts::Entry(const std::string& stage, const std::string& ap
   return &entry;
 }
 
-void WorkCounts::Count(const message::Header& header, double units,
+void WorkCounts::Count(const message::Header& header, const JobSize& size,
                        const runtime::WorkTiming& timing, Outcome outcome) {
   const double compute = SecondsOf(timing.compute);
   const base::MutexLock lock(mutex_);
@@ -59,9 +79,10 @@ void WorkCounts::Count(const message::Header& header, double units,
   entry->set_compute_squares_s2(entry->compute_squares_s2() + compute * compute);
   if (outcome == Outcome::kHandedOver) return;
   entry->set_jobs(entry->jobs() + 1);
-  entry->set_units(entry->units() + units);
+  entry->set_units(entry->units() + size.units);
   entry->set_queued_s(entry->queued_s() + SecondsOf(timing.queued));
   entry->set_transfer_s(entry->transfer_s() + TransferSeconds(timing.transfer));
+  if (!size.terms.empty()) AddTerms(size.terms, compute, *entry->mutable_cost_sums());
   std::uint64_t& bucket = *entry->mutable_compute_buckets()->Mutable(Bucket(compute));
   ++bucket;
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/clock.h"
@@ -17,9 +18,14 @@
 
 namespace onepiece::instance {
 
-/// Returns how much work the job is in the stage that its header names; 1 when the table does not
+/// How much work a job is in a stage.
+struct JobSize {
+  double units = 1;           ///< workflow::WorkUnits.
+  std::vector<double> terms;  ///< workflow::WorkTerms.
+};
+/// Returns the size of the job in the stage that its header names; one unit when the table does not
 /// know the stage.
-double UnitsOf(const node::Routing& table, const message::Message& message);
+JobSize SizeOf(const node::Routing& table, const message::Message& message);
 
 /// Counts by stage and application. The counts only grow. At most kMaxEntries are kept; further
 /// stages and applications are not counted, so that no number ever falls.
@@ -34,7 +40,7 @@ class WorkCounts {
   /// How a job left this instance. The computing time of a job that was handed over is part of the
   /// cost of jobs, but the job itself is counted where it ends. Cancelled jobs are not counted.
   enum class Outcome : std::uint8_t { kDone, kFailed, kHandedOver };
-  void Count(const message::Header& header, double units, const runtime::WorkTiming& timing,
+  void Count(const message::Header& header, const JobSize& size, const runtime::WorkTiming& timing,
              Outcome outcome);
   /// Notes how long loading the stage's model for this application took.
   void Loaded(const std::string& stage, const std::string& app, base::Duration time);

@@ -45,7 +45,7 @@ void WorkRecorder::Count(const runtime::FinishedWork& work) {
   // The time of a cancelled job says nothing about what a job costs, and it is no failure either.
   if (absl::IsCancelled(status)) return;
   const bool handed_over = base::GetReason(status).reason == runtime::kHandedOver;
-  parts_.counts.Count(work.item.message.header, UnitsOf(*parts_.view.routing(), work.item.message),
+  parts_.counts.Count(work.item.message.header, SizeOf(*parts_.view.routing(), work.item.message),
                       work.timing,
                       status.ok()   ? WorkCounts::Outcome::kDone
                       : handed_over ? WorkCounts::Outcome::kHandedOver

@@ -11,6 +11,32 @@ namespace onepiece::admission {
 class RequestMonitorTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
+  void Admit_PricesAJobByTheTermsOfItsCost() {
+    v1::Capacity capacity = OnePool(1);  // A second for a unit, if nothing better is known.
+    for (const double seconds : {3.0, 0.5, 0.25})
+      capacity.mutable_costs(0)->add_seconds_per_term(seconds);
+    Gate gate(capacity);
+    const auto price = [&](const std::vector<double>& terms) {
+      AdmissionRequest job = gate.Job("", 4);
+      job.stages[0].terms = terms;
+      const double before = gate.monitor.levels()[0].seconds;
+      if (!gate.monitor.Admit(job).ok()) return -1.0;
+      const double paid = before - gate.monitor.levels()[0].seconds;
+      gate.monitor.Withdraw(job.uid);
+      return paid;
+    };
+    QCOMPARE(price({1, 4, 16}), 3 + 2 + 4.0);
+    QCOMPARE(price({1, 8, 64}), 3 + 4 + 16.0);
+    QCOMPARE(price({1, kNan, -16}), 3.0);
+    QCOMPARE(price({}), 4.0);      // An older proxy's job.
+    QCOMPARE(price({1, 4}), 4.0);  // The workflow has changed since.
+    for (const double bad : {kNan, -1.0}) {
+      capacity.mutable_costs(0)->set_seconds_per_term(2, bad);
+      gate.monitor.Update(capacity);
+      QCOMPARE(price({1, 4, 16}), 5.0);
+    }
+  }
+
   void Admit_RefusesAtTheLimitAndSaysWhenToRetry() {
     Gate gate({}, 1, 2);
     const AdmissionRequest first = gate.Job();

@@ -25,7 +25,7 @@ runtime::WorkTiming Timing(base::Duration compute) {
 class WorkCountsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  void UnitsOf_CountsByWhatTheStageCosts() {
+  void SizeOf_CountsByWhatTheStageCosts() {
     v1::RoutingTable table;
     v1::Workflow& workflow = *table.add_workflows();
     workflow.set_app_id("a");
@@ -39,22 +39,24 @@ class WorkCountsTest : public QObject {
     message::Message message;
     message.parameters["steps"] = std::int64_t{8};
     message.header = Header("paint", "a");
-    QCOMPARE(UnitsOf(routing, message), 8.0);
+    QCOMPARE(SizeOf(routing, message).units, 8.0);
     message.header.stage = "text";
-    QCOMPARE(UnitsOf(routing, message), 1.0);
+    QCOMPARE(SizeOf(routing, message).units, 1.0);
     message.header.app = "unknown";
-    QCOMPARE(UnitsOf(routing, message), 1.0);
+    QCOMPARE(SizeOf(routing, message).units, 1.0);
   }
 
   void Count_AddsUpByStageAndApplication() {
     WorkCounts counts;
-    counts.Count(Header("s", "a"), 10, Timing(std::chrono::seconds(2)), WorkCounts::Outcome::kDone);
-    counts.Count(Header("s", "a"), 5, Timing(std::chrono::seconds(3)), WorkCounts::Outcome::kDone);
-    counts.Count(Header("s", "a"), 5, Timing(std::chrono::seconds(1)),
+    counts.Count(Header("s", "a"), {10, {}}, Timing(std::chrono::seconds(2)),
+                 WorkCounts::Outcome::kDone);
+    counts.Count(Header("s", "a"), {5, {}}, Timing(std::chrono::seconds(3)),
+                 WorkCounts::Outcome::kDone);
+    counts.Count(Header("s", "a"), {5, {}}, Timing(std::chrono::seconds(1)),
                  WorkCounts::Outcome::kFailed);
-    counts.Count(Header("s", "a"), 5, Timing(std::chrono::seconds(1)),
+    counts.Count(Header("s", "a"), {5, {}}, Timing(std::chrono::seconds(1)),
                  WorkCounts::Outcome::kHandedOver);
-    counts.Count(Header("s", "b"), 1, Timing(std::chrono::milliseconds(1)),
+    counts.Count(Header("s", "b"), {1, {}}, Timing(std::chrono::milliseconds(1)),
                  WorkCounts::Outcome::kDone);
     counts.Loaded("s", "b", std::chrono::milliseconds(1500));
     v1::NodeLoad load;
@@ -75,12 +77,40 @@ class WorkCountsTest : public QObject {
     QCOMPARE(load.stages(1).failures(), std::uint64_t{0});
   }
 
+  void Count_AddsUpTheTermsOfJobsThatEndHere() {
+    WorkCounts counts;
+    const auto count = [&](std::vector<double> terms, int seconds, WorkCounts::Outcome outcome) {
+      counts.Count(Header("s", "a"), {1, std::move(terms)}, Timing(std::chrono::seconds(seconds)),
+                   outcome);
+    };
+    const auto sums = [&] {
+      v1::NodeLoad load;
+      counts.AddTo(load);
+      return load.stages(0).cost_sums();
+    };
+    count({1, 3}, 2, WorkCounts::Outcome::kDone);
+    count({1, 5}, 4, WorkCounts::Outcome::kDone);
+    count({1, 7}, 9, WorkCounts::Outcome::kHandedOver);  // Its end, and most of it, is elsewhere.
+    count({1, 7}, 9, WorkCounts::Outcome::kFailed);
+    v1::CostSums expected;
+    expected.set_jobs(2);
+    for (const double xx : {2, 8, 34}) expected.add_xx(xx);
+    for (const double xy : {6, 26}) expected.add_xy(xy);
+    expected.set_yy(20);
+    QCOMPARE(sums().DebugString(), expected.DebugString());
+    count({2}, 3, WorkCounts::Outcome::kDone);  // The workflow has changed.
+    QCOMPARE(sums().jobs(), std::uint64_t{1});
+    QCOMPARE(sums().xx_size(), 1);
+    count({}, 3, WorkCounts::Outcome::kDone);
+    QCOMPARE(sums().xy(0), 6.0);
+  }
+
   void Count_ClocksOfTwoHostsDiffer_NoTransferIsCounted() {
     WorkCounts counts;
     runtime::WorkTiming timing = Timing(std::chrono::seconds(2));
     for (const int minutes : {-3, 3}) {
       timing.transfer = std::chrono::minutes(minutes);
-      counts.Count(Header("s", "a"), 1, timing, WorkCounts::Outcome::kDone);
+      counts.Count(Header("s", "a"), {1, {}}, timing, WorkCounts::Outcome::kDone);
     }
     v1::NodeLoad load;
     counts.AddTo(load);
@@ -102,7 +132,7 @@ class WorkCountsTest : public QObject {
     QFETCH(qlonglong, compute_us);
     QFETCH(int, bucket);
     WorkCounts counts;
-    counts.Count(Header("s", "a"), 1, Timing(std::chrono::microseconds(compute_us)),
+    counts.Count(Header("s", "a"), {1, {}}, Timing(std::chrono::microseconds(compute_us)),
                  WorkCounts::Outcome::kDone);
     v1::NodeLoad load;
     counts.AddTo(load);
@@ -114,11 +144,11 @@ class WorkCountsTest : public QObject {
 
   void Entries_AreBoundedAndNeverFall() {
     WorkCounts counts;
-    counts.Count(Header("s", "first"), 1, Timing({}), WorkCounts::Outcome::kDone);
+    counts.Count(Header("s", "first"), {1, {}}, Timing({}), WorkCounts::Outcome::kDone);
     for (int i = 0; i < 2000; ++i)
-      counts.Count(Header("s", "app-" + std::to_string(i)), 1, Timing({}),
+      counts.Count(Header("s", "app-" + std::to_string(i)), {1, {}}, Timing({}),
                    WorkCounts::Outcome::kDone);
-    counts.Count(Header("s", "first"), 1, Timing({}), WorkCounts::Outcome::kDone);
+    counts.Count(Header("s", "first"), {1, {}}, Timing({}), WorkCounts::Outcome::kDone);
     v1::NodeLoad load;
     counts.AddTo(load);
     QCOMPARE(load.stages_size(), static_cast<int>(WorkCounts::kMaxEntries));

@@ -63,6 +63,29 @@ class WorkUnitsTest : public QObject {
     QCOMPARE(WorkUnits(workflow, workflow.stages(1), text), 640.0);
   }
 
+  void WorkTerms_AreTheProductsOfTheTerms() {
+    v1::Workflow workflow = SizedWorkflow();
+    v1::StageSpec& paint = *workflow.mutable_stages(1);
+    QVERIFY(WorkTerms(workflow, paint, Given({})).empty());
+    paint.clear_cost();
+    paint.add_cost_terms();
+    for (const int times : {1, 2}) {
+      v1::CostTerm& term = *paint.add_cost_terms();
+      term.add_factors("steps");
+      for (int i = 0; i < times; ++i) term.add_factors("width");
+    }
+    const std::vector<double> expected = {1, 10 * 32, 10 * 32 * 32};
+    QCOMPARE(WorkTerms(workflow, paint, Given({{"steps", 10}, {"width", 32}})), expected);
+    const message::Parameters parameters = {{"steps", std::int64_t{10}},
+                                            {"width", std::int64_t{32}}};
+    QCOMPARE(WorkTerms(workflow, paint, parameters), expected);
+    // The first term that names a parameter counts as the units.
+    QCOMPARE(UnitTerm(paint), 1);
+    QCOMPARE(WorkUnits(workflow, paint, parameters), 320.0);
+    workflow.mutable_parameters(0)->set_minimum(0);
+    QCOMPARE(WorkTerms(workflow, paint, Given({{"steps", 0}}))[1], 0.0);
+  }
+
   void WorkUnits_KeepsNonsenseWithinBounds() {
     v1::Workflow workflow = SizedWorkflow();
     const double nan = std::numeric_limits<double>::quiet_NaN();

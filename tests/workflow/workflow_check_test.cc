@@ -72,6 +72,28 @@ const std::vector<WrongWorkflow>& WrongWorkflows() {
        [](W& w) {
          for (int i = 0; i < 16; ++i) w.mutable_stages(1)->add_cost("steps");
        }},
+      {"stages[1].cost_terms", [](W& w) { w.mutable_stages(1)->add_cost_terms(); }},
+      {"stages[0].cost_terms",
+       [](W& w) {
+         for (int i = 0; i < 5; ++i) w.mutable_stages(0)->add_cost_terms();
+       }},
+      {"stages[0].cost_terms[1].factors[0]",
+       [](W& w) {
+         w.mutable_stages(0)->add_cost_terms();
+         w.mutable_stages(0)->add_cost_terms()->add_factors("width");
+       }},
+      {"stages[0].cost_terms[0].factors[1]",
+       [](W& w) {
+         w.add_parameters()->set_name("prompt");
+         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
+         w.mutable_stages(0)->add_cost_terms()->add_factors("steps");
+         w.mutable_stages(0)->mutable_cost_terms(0)->add_factors("prompt");
+       }},
+      {"stages[0].cost_terms[0].factors",
+       [](W& w) {
+         v1::CostTerm& term = *w.mutable_stages(0)->add_cost_terms();
+         for (int i = 0; i < 9; ++i) term.add_factors("steps");
+       }},
       {"stages[0].max_instances", [](W& w) { w.mutable_stages(0)->set_max_instances(-1); }},
       {"stages[0].max_instances",
        [](W& w) {
@@ -112,6 +134,15 @@ v1::Workflow GoodWorkflow() {
 class WorkflowCheckTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
+  void CheckWorkflow_TakesCostTerms() {
+    v1::Workflow workflow = GoodWorkflow();
+    for (int i = 0; i < 4; ++i) {
+      v1::CostTerm& term = *workflow.mutable_stages(0)->add_cost_terms();
+      for (int k = 0; k < 8 * i / 3; ++k) term.add_factors("steps");
+    }
+    QCOMPARE(CheckWorkflow(workflow), absl::OkStatus());
+  }
+
   void CheckWorkflow_NamesTheFieldThatIsWrong_data() {
     QTest::addColumn<int>("change");
     for (int i = 0; i < static_cast<int>(WrongWorkflows().size()); ++i) {

@@ -438,6 +438,54 @@ class LoadWindowTest : public QObject {
     QCOMPARE(last().size(), 16);
   }
 
+  // Two instances, of which each tells the sums of all its jobs so far.
+  void termsAddUpOverInstancesAndLeaveOutWhatWasBefore() {
+    Reporter reporter;
+    const auto tell = [&](int jobs, double x, double y) {
+      v1::StageLoad& stage = reporter.Stage();
+      stage.set_jobs(static_cast<std::uint64_t>(jobs));
+      stage.set_units(jobs);
+      stage.set_compute_s(jobs * y);
+      stage.set_compute_squares_s2(jobs * y * y);
+      v1::CostSums& sums = *stage.mutable_cost_sums();
+      sums.Clear();
+      sums.set_jobs(static_cast<std::uint64_t>(jobs));
+      for (const double xx : {1.0, x, x * x}) sums.add_xx(jobs * xx);
+      for (const double xy : {y, x * y}) sums.add_xy(jobs * xy);
+      sums.set_yy(jobs * y * y);
+      reporter.clock.Advance(seconds(1));
+      return reporter.Report();
+    };
+    const auto terms = [&] { return reporter.WorkOf().terms; };
+    QCOMPARE(tell(100, 2, 3), std::string());
+    QCOMPARE(tell(110, 2, 3), std::string());
+    QCOMPARE(terms().terms, 2);
+    QCOMPARE(terms().jobs, std::uint64_t{10});
+    QVERIFY(Near(terms().xx[2], 40, 1e-9) && Near(terms().xy[1], 60, 1e-9));
+    QVERIFY(Near(terms().yy, 90, 1e-9));
+    // Sums that cannot be are left out, and the next good ones count.
+    const v1::NodeLoad good = reporter.load;
+    for (const auto& spoil : std::vector<std::function<void(v1::CostSums&)>>{
+             [](v1::CostSums& sums) { sums.set_xx(0, std::nan("")); },
+             [](v1::CostSums& sums) { sums.set_xx(1, -1); },
+             [](v1::CostSums& sums) { sums.set_xy(0, 1e9); },
+             [](v1::CostSums& sums) { sums.add_xx(1); },
+             [](v1::CostSums& sums) { sums.clear_xy(); },
+             [](v1::CostSums& sums) { sums.set_jobs(1 << 20); }}) {
+      reporter.load = good;
+      spoil(*reporter.Stage().mutable_cost_sums());
+      reporter.clock.Advance(milliseconds(10));
+      const std::string wrong = reporter.Report();
+      QVERIFY2(wrong.find("cost sums") != std::string::npos, wrong.c_str());
+      QCOMPARE(terms().jobs, std::uint64_t{10});
+    }
+    reporter.load = good;
+    reporter.node = "instance-2";
+    QCOMPARE(tell(200, 2, 3), std::string());
+    QCOMPARE(tell(205, 2, 3), std::string());
+    QCOMPARE(terms().jobs, std::uint64_t{15});
+  }
+
   void aLongJobIsNoNonsense() {
     Reporter reporter;
     reporter.Run(seconds(1), 1);

@@ -38,6 +38,7 @@ struct Cluster {
   base::ManualClock clock;
   std::uint64_t index = 0, jobs = 0;
   bool ends_jobs = true, ends_decoding = true;
+  bool has_terms = false;  // Decoding costs 0.1 s and 0.02 s for each unit.
   double units_asked = 0;  // The units of each job, as the proxies say.
 
   Cluster() {
@@ -101,12 +102,22 @@ struct Cluster {
       stage.set_compute_squares_s2(2 * done * each * each);
       stage.set_transfer_s(2 * done * 0.01);
       stage.set_load_s(7);
+      if (has_terms && !encodes) AddTerms(stage);
       load.set_workers(1);
       load.set_queued_jobs(1);
       load.set_ring_slots_used(3);
       load.set_utilization(2.5 * each);
     }
     Add(node, pool, load);
+  }
+  // Half of the jobs have 5 units and take 0.2 s. The others have 15 and take 0.4 s.
+  static void AddTerms(v1::StageLoad& stage) {
+    v1::CostSums& sums = *stage.mutable_cost_sums();
+    const auto half = static_cast<double>(stage.jobs()) / 2;
+    sums.set_jobs(stage.jobs());
+    for (const double xx : {2.0, 20.0, 250.0}) sums.add_xx(half * xx);
+    for (const double xy : {0.6, 7.0}) sums.add_xy(half * xy);
+    sums.set_yy(half * 0.2);
   }
   void Add(const v1::Node& node, const std::string& pool, const v1::NodeLoad& load) {
     const std::string wrong =
@@ -314,6 +325,29 @@ class PlanViewsTest : public QObject {
     const v1::Capacity outside = MakeCapacity(cluster.state, cluster.telemetry(), "", "database-1");
     QCOMPARE(outside.pools_size(), 0);
     QCOMPARE(outside.sets_size(), 1);
+  }
+
+  void costsThatAreASumAreFittedForTheProxies() {
+    Cluster cluster;
+    cluster.has_terms = true;
+    const auto cost = [&] {
+      return MakeCapacity(cluster.state, cluster.telemetry(), "default", "proxy-1").costs(1);
+    };
+    cluster.Run(60);
+    QVERIFY(cost().seconds_per_term().empty());  // The workflow has no terms.
+    v1::Workflow workflow = MakeWorkflow("app", {"encode", "decode"});
+    v1::ParameterSpec& size = *workflow.add_parameters();
+    size.set_name("size");
+    size.set_type(v1::ParameterSpec::INTEGER);
+    workflow.mutable_stages(1)->add_cost_terms();
+    workflow.mutable_stages(1)->add_cost_terms()->add_factors("size");
+    cluster.Apply(WorkflowCommand(workflow));
+    QCOMPARE(cost().seconds_per_term_size(), 2);
+    QVERIFY(Near(cost().seconds_per_term(0), 0.1, 1e-3));
+    QVERIFY(Near(cost().seconds_per_term(1), 0.02, 1e-3));
+    QVERIFY(cost().relative_error() < 1e-3);
+    QVERIFY(cost().samples() > 0);
+    QVERIFY(Near(cost().seconds_per_unit() * cost().units_per_job(), 0.3));  // The mean job.
   }
 
   void aNewLeaderKnowsTheCostsFromTheFirstReports() {
