@@ -1,6 +1,8 @@
 #include "cluster/workflow/workflow_check.h"
 
 #include <QtTest>
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,48 @@ struct WrongWorkflow {
   void (*change)(v1::Workflow& workflow);
 };
 
-const std::vector<WrongWorkflow>& WrongWorkflows() {
+std::vector<WrongWorkflow> WrongCosts() {
   using W = v1::Workflow;
-  static const std::vector<WrongWorkflow> wrong = {
+  return {
+      {"stages[1].cost[1]", [](W& w) { w.mutable_stages(1)->add_cost("width"); }},
+      {"stages[0].cost[0]",
+       [](W& w) {
+         w.add_parameters()->set_name("prompt");
+         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
+         w.mutable_stages(0)->add_cost("prompt");
+       }},
+      {"stages[1].cost",
+       [](W& w) {
+         for (int i = 0; i < 16; ++i) w.mutable_stages(1)->add_cost("steps");
+       }},
+      {"stages[1].cost_terms", [](W& w) { w.mutable_stages(1)->add_cost_terms(); }},
+      {"stages[0].cost_terms",
+       [](W& w) {
+         for (int i = 0; i < 5; ++i) w.mutable_stages(0)->add_cost_terms();
+       }},
+      {"stages[0].cost_terms[1].factors[0]",
+       [](W& w) {
+         w.mutable_stages(0)->add_cost_terms();
+         w.mutable_stages(0)->add_cost_terms()->add_factors("width");
+       }},
+      {"stages[0].cost_terms[0].factors[1]",
+       [](W& w) {
+         w.add_parameters()->set_name("prompt");
+         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
+         w.mutable_stages(0)->add_cost_terms()->add_factors("steps");
+         w.mutable_stages(0)->mutable_cost_terms(0)->add_factors("prompt");
+       }},
+      {"stages[0].cost_terms[0].factors",
+       [](W& w) {
+         v1::CostTerm& term = *w.mutable_stages(0)->add_cost_terms();
+         for (int i = 0; i < 9; ++i) term.add_factors("steps");
+       }},
+  };
+}
+
+std::vector<WrongWorkflow> WrongStructures() {
+  using W = v1::Workflow;
+  return {
       {"app_id", [](W& w) { w.set_app_id("Not An Id"); }},
       {"stages", [](W& w) { w.clear_stages(); }},
       {"stages[1].stage", [](W& w) { w.mutable_stages(1)->set_stage("a"); }},
@@ -61,39 +102,6 @@ const std::vector<WrongWorkflow>& WrongWorkflows() {
       {"stages[1].device", [](W& w) { w.mutable_stages(1)->set_device("cuda:0"); }},
       {"stages[1].device_memory_bytes",
        [](W& w) { w.mutable_stages(1)->set_device_memory_bytes(-1); }},
-      {"stages[1].cost[1]", [](W& w) { w.mutable_stages(1)->add_cost("width"); }},
-      {"stages[0].cost[0]",
-       [](W& w) {
-         w.add_parameters()->set_name("prompt");
-         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
-         w.mutable_stages(0)->add_cost("prompt");
-       }},
-      {"stages[1].cost",
-       [](W& w) {
-         for (int i = 0; i < 16; ++i) w.mutable_stages(1)->add_cost("steps");
-       }},
-      {"stages[1].cost_terms", [](W& w) { w.mutable_stages(1)->add_cost_terms(); }},
-      {"stages[0].cost_terms",
-       [](W& w) {
-         for (int i = 0; i < 5; ++i) w.mutable_stages(0)->add_cost_terms();
-       }},
-      {"stages[0].cost_terms[1].factors[0]",
-       [](W& w) {
-         w.mutable_stages(0)->add_cost_terms();
-         w.mutable_stages(0)->add_cost_terms()->add_factors("width");
-       }},
-      {"stages[0].cost_terms[0].factors[1]",
-       [](W& w) {
-         w.add_parameters()->set_name("prompt");
-         w.mutable_parameters(1)->set_type(v1::ParameterSpec::STRING);
-         w.mutable_stages(0)->add_cost_terms()->add_factors("steps");
-         w.mutable_stages(0)->mutable_cost_terms(0)->add_factors("prompt");
-       }},
-      {"stages[0].cost_terms[0].factors",
-       [](W& w) {
-         v1::CostTerm& term = *w.mutable_stages(0)->add_cost_terms();
-         for (int i = 0; i < 9; ++i) term.add_factors("steps");
-       }},
       {"stages[0].max_instances", [](W& w) { w.mutable_stages(0)->set_max_instances(-1); }},
       {"stages[0].max_instances",
        [](W& w) {
@@ -101,6 +109,14 @@ const std::vector<WrongWorkflow>& WrongWorkflows() {
          w.mutable_stages(0)->set_max_instances(2);
        }},
   };
+}
+
+const std::vector<WrongWorkflow>& WrongWorkflows() {
+  static const std::vector<WrongWorkflow> wrong = [] {
+    std::vector<WrongWorkflow> all = WrongStructures();
+    std::ranges::copy(WrongCosts(), std::back_inserter(all));
+    return all;
+  }();
   return wrong;
 }
 

@@ -275,6 +275,29 @@ class LoadWindowTest : public QObject {
     QVERIFY(Near(reporter.Utilization().value(), 0.1, 1e-9));
   }
 
+  void debtsThatCannotBeAreLeftOut() {
+    Reporter reporter;
+    const auto debts = [&] { return reporter.window.Last(reporter.node)->debts(); };
+    const auto add = [&](const std::string& pool, double seconds) {
+      v1::PoolDebt& debt = *reporter.load.add_debts();
+      debt.set_pool(pool);
+      debt.set_seconds(seconds);
+    };
+    add("good", 7);
+    QCOMPARE(reporter.Report(), std::string());
+    for (const double bad : {std::nan(""), -1.0, 1e9}) add("bad", bad);
+    add("good", 8);
+    add("", 8);
+    reporter.clock.Advance(milliseconds(500));
+    QVERIFY(reporter.Report().find("absurd") != std::string::npos);
+    QCOMPARE(debts().size(), 1);
+    QCOMPARE(debts()[0].seconds(), 7.0);
+    for (int i = 0; i < 300; ++i) add(std::to_string(i), 1);
+    reporter.clock.Advance(milliseconds(500));
+    QVERIFY(reporter.Report().find("a debt in pool") != std::string::npos);
+    QCOMPARE(debts().size(), 256);
+  }
+
   void nonsenseIsLeftOutAndNamed_data() {
     QTest::addColumn<std::function<void(Reporter&)>>("spoil");
     QTest::addColumn<QString>("complaint");
@@ -329,22 +352,6 @@ class LoadWindowTest : public QObject {
         "an entry twice", [](Reporter& r) { *r.load.add_stages() = r.Stage(); }, "twice");
     row(
         "demand falls", [](Reporter& r) { r.load.mutable_demands(0)->set_admitted(0); }, "demand");
-    row(
-        "debts that cannot be",
-        [](Reporter& r) {
-          for (const double seconds : {std::numeric_limits<double>::quiet_NaN(), -1.0, 1e9}) {
-            v1::PoolDebt& debt = *r.load.add_debts();
-            debt.set_pool(std::to_string(r.load.debts_size()));
-            debt.set_seconds(seconds);
-          }
-        },
-        "absurd");
-    row(
-        "many debts",
-        [](Reporter& r) {
-          for (int i = 0; i < 300; ++i) r.load.add_debts()->set_pool(std::to_string(i));
-        },
-        "more than 256");
     row(
         "many entries",
         [](Reporter& r) {
