@@ -61,7 +61,8 @@ bool IsAboutOneProxy(const absl::Status& refusal) {
 /// Returns true when the proxy answered so before it took anything.
 bool SurelyNotTaken(const absl::Status& status) {
   const std::string reason = base::GetReason(status).reason;
-  return reason == "NOT_REGISTERED" || reason == "NO_INSTANCE";
+  // NO_INSTANCE is what older proxies say for STAGE_UNSERVED.
+  return reason == "NOT_REGISTERED" || reason == "STAGE_UNSERVED" || reason == "NO_INSTANCE";
 }
 
 /// Returns a sort key that every client computes alike and that differs for every request id.

@@ -71,14 +71,34 @@ absl::Status CheckLabels(const google::protobuf::Map<std::string, std::string>& 
   return absl::OkStatus();
 }
 
+absl::Status StageUnserved(absl::StatusCode code, const std::string& app, const std::string& stage,
+                           std::map<std::string, std::string> metadata) {
+  metadata["app_id"] = app;
+  metadata["stage"] = stage;
+  return base::MakeError(code, "STAGE_UNSERVED",
+                         "no instance serves stage " + stage + " of application " + app,
+                         std::move(metadata));
+}
+
 absl::Status CheckEntrances(const node::Routing& routing, const std::string& app) {
   for (const std::string& stage : routing.GraphOf(app).Entrances()) {
     if (!routing.Instances(app, stage).empty()) continue;
-    return base::MakeError(absl::StatusCode::kUnavailable, "NO_INSTANCE",
-                           "no instance of stage " + stage + " is ready for " + app,
-                           {{"app_id", app}, {"stage", stage}, {rpc::kRetryAfterMs, "500"}});
+    return StageUnserved(absl::StatusCode::kUnavailable, app, stage, {{rpc::kRetryAfterMs, "500"}});
   }
   return absl::OkStatus();
+}
+
+/// Says it when a refusal for want of room means that a stage has no instance at all. The request
+/// monitor knows pools only, and has counted the demand, which may bring an instance.
+absl::Status ExplainRefusal(const absl::Status& refusal, const node::Routing& routing,
+                            const v1::Workflow& workflow) {
+  const base::ErrorReason reason = base::GetReason(refusal);
+  if (reason.reason != "OVERLOADED") return refusal;
+  for (const v1::StageSpec& stage : workflow.stages()) {
+    if (routing.Instances(workflow.app_id(), stage.stage()).empty())
+      return StageUnserved(refusal.code(), workflow.app_id(), stage.stage(), reason.metadata);
+  }
+  return refusal;
 }
 
 bool IsPlaced(const v1::JobRecord& record, const std::string& entrance) {
@@ -139,7 +159,7 @@ prometheus::Histogram& DecisionSeconds(telemetry::Metrics& metrics, const char* 
 
 /// The answer when a job that has a record is not started now. It must neither send the client to
 /// another set (RING_FULL would) nor be one that is also given before there is a record (as
-/// NO_INSTANCE is).
+/// STAGE_UNSERVED is).
 absl::Status NotStarted(const std::string& why, const std::string& stage = "") {
   std::map<std::string, std::string> metadata{{rpc::kRetryAfterMs, "500"}};
   if (!stage.empty()) metadata.emplace("stage", stage);
@@ -356,7 +376,10 @@ absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request, 
   // A rejection must stay cheap, so the inputs are still untouched and the parameters unchecked.
   const absl::Status admitted = monitor_.Admit(AdmissionOf(
       request, *workflow, routing->GraphOf(workflow->app_id()), order.uid, order.start));
-  if (!admitted.ok()) return repeated ? FindKnown(order, admitted) : admitted;
+  if (!admitted.ok()) {
+    const absl::Status why = ExplainRefusal(admitted, *routing, *workflow);
+    return repeated ? FindKnown(order, why) : why;
+  }
   absl::StatusOr<v1::Job> job = Admit(order);
   // A job that another call has begun was paid for by that call.
   if (order.begun) {

@@ -242,7 +242,7 @@ class OverloadTest : public QObject {
     for (int i = 0; i < 24; ++i) {
       clients.emplace_back([&] {
         const auto job = proxy.SubmitAgain(RequestWithId());
-        refused += Reason(job.status()) == "OVERLOADED";
+        refused += Reason(job.status()) == "STAGE_UNSERVED";
       });
     }
     for (std::thread& client : clients) client.join();
@@ -263,13 +263,36 @@ class OverloadTest : public QObject {
     QCOMPARE(proxy.service.jobs_in_flight(), 1);
   }
 
+  void Overload_ForWantOfAnInstanceNamesTheStage() {
+    Cluster cluster;
+    Proxy proxy(cluster, "proxy-1");
+    v1::Capacity capacity = Costs(0.001);
+    capacity.mutable_pools(0)->set_workers(0);
+    proxy.service.UpdateCapacity(capacity);
+    const absl::Status refused = proxy.Submit(Request()).status();
+    // As for a full set, so that clients ask the other sets, the one with most room first.
+    QCOMPARE(refused.code(), absl::StatusCode::kResourceExhausted);
+    QCOMPARE(Reason(refused), std::string("STAGE_UNSERVED"));
+    QVERIFY(base::Message(refused).find("no instance serves stage encode of application app") !=
+            std::string::npos);
+    const auto metadata = base::GetReason(refused).metadata;
+    QCOMPARE(metadata.at("stage"), std::string("encode"));
+    QCOMPARE(metadata.at("headroom"), std::string("set-2=0.50"));
+    QVERIFY(metadata.contains("retry_after_ms"));
+    // The demand counts all the same: it may make the NodeManager move an instance here.
+    QCOMPARE(proxy.service.demands().at(0).rejected(), std::uint64_t{1});
+    // With an instance the pool is merely full.
+    FakeInstance instance(cluster);
+    QCOMPARE(Reason(proxy.Submit(Request()).status()), std::string("OVERLOADED"));
+  }
+
   void Overload_WhatNeverBeganIsRefunded() {
     Cluster cluster;
     Proxy proxy(cluster, "proxy-1");
     proxy.service.UpdateCapacity(Costs(20));
     v1::SubmitJobRequest request = RequestWithId();
     for (int i = 0; i < 3; ++i)
-      QCOMPARE(Reason(proxy.Submit(request).status()), std::string("NO_INSTANCE"));
+      QCOMPARE(Reason(proxy.Submit(request).status()), std::string("STAGE_UNSERVED"));
     FakeInstance instance(cluster);
     QCOMPARE(Reason(proxy.Submit(Request("")).status()), std::string("INVALID_PARAMETERS"));
     QVERIFY(proxy.Submit(request).ok());

@@ -105,7 +105,7 @@ class ProxyServiceTest : public QObject {
     FakeInstance text(cluster, "app", "text", "inst-text");
     Proxy proxy(cluster, "proxy-1");
     const auto job = proxy.Submit(RequestWithId());
-    QCOMPARE(Reason(job.status()), std::string("NO_INSTANCE"));
+    QCOMPARE(Reason(job.status()), std::string("STAGE_UNSERVED"));
     QCOMPARE(base::GetReason(job.status()).metadata.at("stage"), std::string("image"));
     QCOMPARE(text.Receive(100ms).status().code(), absl::StatusCode::kDeadlineExceeded);
   }
@@ -373,7 +373,7 @@ class ProxyServiceTest : public QObject {
     Proxy proxy(cluster, "proxy-1");
     const auto job = proxy.Submit(Request());
     QCOMPARE(job.status().code(), absl::StatusCode::kUnavailable);
-    QCOMPARE(Reason(job.status()), std::string("NO_INSTANCE"));
+    QCOMPARE(Reason(job.status()), std::string("STAGE_UNSERVED"));
     QCOMPARE(proxy.service.jobs_in_flight(), 0);
     QCOMPARE(cluster.records().List({})->jobs_size(), 0);
   }
