@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cluster/base/generation.h"
 #include "cluster/base/logging.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/node_output.h"
@@ -279,7 +280,10 @@ int RunStatus(const Context& context) {
     document["supervisor"] = {{"pid", state.supervisor.pid}};
     document["fabric"] = state.fabric;
   }
-  if (cluster.ok()) AddNotes(*cluster, document);
+  if (cluster.ok()) {
+    AddNotes(*cluster, document);
+    document["generation"] = base::GenerationOf(cluster->epoch());
+  }
   document["processes"] = Json::array();
   std::string text =
       absl::StrFormat("%-24s %-12s %8s  %-10s %-11s %-14s %-22s %s\n", "NODE", "ROLE", "PID",

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "cluster/base/check.h"
+#include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
@@ -534,9 +535,9 @@ bool NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
     if (!any_epoch_ && table.epoch() < known->epoch()) {
       if (!refused_older_) {
         spdlog::warn(
-            "routing table of epoch {} is refused, {} is known: the replica lags behind, or its "
-            "database was put back and this node must be restarted",
-            table.epoch(), known->epoch());
+            "routing table of epoch {} is refused, {} is known: the replica lags behind, or a copy "
+            "of its database was put back by hand and this node must be restarted",
+            base::FormatEpoch(table.epoch()), base::FormatEpoch(known->epoch()));
       }
       refused_older_ = true;
       return true;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/generation.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
@@ -209,7 +210,7 @@ class Steps {
     for (const auto& [epoch, id] : LastToFollow(node.workflow_set())) {
       if (id != node.node_id() && epoch < node.assignment().epoch())
         return absl::StrCat("node ", id, " has not said that it goes by routing epoch ",
-                            node.assignment().epoch());
+                            base::FormatEpoch(node.assignment().epoch()));
     }
     return record.drained() ? "" : "it still holds work";
   }

@@ -61,6 +61,19 @@ absl::Status CheckEnvironment(const v1::Node& node) {
 
 }  // namespace
 
+absl::Status CheckKnown(const StateMachine& state, const std::string& node_id,
+                        std::uint64_t incarnation) {
+  const auto known = state.nodes().find(node_id);
+  if (known != state.nodes().end() && known->second.node().incarnation() >= incarnation)
+    return absl::OkStatus();
+  return base::MakeError(
+      absl::StatusCode::kNotFound, "NODE_UNKNOWN",
+      known == state.nodes().end()
+          ? absl::StrCat("node '", node_id, "' is not registered")
+          : absl::StrCat("this incarnation of node '", node_id, "' is not registered"),
+      {{"node_id", node_id}});
+}
+
 v1::Cluster MakeSnapshot(const StateMachine& state) {
   v1::Cluster cluster;
   cluster.set_cluster_id(state.cluster_id());

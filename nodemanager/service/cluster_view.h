@@ -9,6 +9,13 @@
 
 namespace onepiece::nodemanager {
 
+/// OK when the state knows this incarnation of the node or a later one. A state that was put back
+/// from a backup may know neither the node nor its incarnation. Such a node registers again and
+/// keeps its incarnation, and so its jobs in flight.
+/// Errors: NOT_FOUND (NODE_UNKNOWN).
+absl::Status CheckKnown(const StateMachine& state, const std::string& node_id,
+                        std::uint64_t incarnation);
+
 /// All nodes and workflows of the state.
 v1::Cluster MakeSnapshot(const StateMachine& state);
 

@@ -8,11 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
+#include "nodemanager/service/cluster_view.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -28,6 +30,11 @@ constexpr int kMaxTakeOvers = 5;  // After this many failures another replica sh
 bool IsOfTheLog(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          base::GetReason(status).reason == "LOG_BUSY";
+}
+
+absl::Status CheckReporter(const StateMachine& state, const v1::SetNodeState& change) {
+  ONEPIECE_RETURN_IF_ERROR(CheckKnown(state, change.node_id(), change.incarnation()));
+  return state.CheckChange(change);
 }
 
 }  // namespace
@@ -115,6 +122,7 @@ absl::Status Controller::TakeOver() {
     forgetting_.Clear();
   }
   elastic_.Restart(clock_.Now());
+  AwaitNodesOfNewGeneration();
   ONEPIECE_RETURN_IF_ERROR(Initialize());
   ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
   // Term() fails until here, so nobody sees a cluster without its id, secret and workflows.
@@ -122,6 +130,16 @@ absl::Status Controller::TakeOver() {
   Reassign();
   Notify();
   return absl::OkStatus();
+}
+
+void Controller::AwaitNodesOfNewGeneration() {
+  std::uint64_t epoch = 0;
+  Read([&](const StateMachine& state) { epoch = state.epoch(); });
+  const std::uint32_t generation = base::GenerationOf(epoch);
+  // No table of this generation differs from the first one yet, so nobody has led in it before.
+  if (generation == 0 || epoch != base::FirstEpochOf(generation)) return;
+  routing_from_ = clock_.Now() + 2 * options_.dead_after;
+  spdlog::info("op=begin_generation generation={}", generation);
 }
 
 absl::Status Controller::Initialize() {
@@ -269,7 +287,7 @@ absl::Status Controller::CheckReporters(const std::vector<ReportedStates::Waitin
     results.clear();
     bool refused = false;
     for (const ReportedStates::Waiting& waiting : batch) {
-      results.push_back(state.CheckChange(waiting.change));
+      results.push_back(CheckReporter(state, waiting.change));
       refused = refused || !results.back().ok();
     }
     return refused;
@@ -308,7 +326,7 @@ void Controller::CommitStates(const std::vector<ReportedStates::Waiting>& batch)
       for (std::size_t i = 0; i < batch.size(); ++i) {
         const v1::SetNodeState& change = batch[i].change;
         if (!results[i].ok()) continue;
-        results[i] = state.CheckChange(change);
+        results[i] = CheckReporter(state, change);
         if (!results[i].ok() || !state.IsKnown(state.nodes().at(change.node_id()), change))
           results[i] = status;
       }

@@ -84,6 +84,10 @@ class Controller {
   /// The number of this leadership.
   /// Errors: UNAVAILABLE (NOT_LEADER), also before TakeOver() has ended.
   [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const;
+  /// False while a new generation waits for its nodes. Nodes that the restored state does not know
+  /// need some time to come back, and a table without them would have others redo their jobs. Until
+  /// twice dead_after has passed, nodes keep the tables that they have.
+  [[nodiscard]] bool MayTellRouting() const { return clock_.Now() >= routing_from_.load(); }
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
   /// wakes watchers.
@@ -151,6 +155,7 @@ class Controller {
  private:
   absl::StatusOr<v1::CommandResult> ProposeAlone(v1::Command command);
   absl::Status Initialize();
+  void AwaitNodesOfNewGeneration();
   absl::Status ApplyWorkflows();
   std::vector<NodeReports::DeadNode> FindDead();
   void CommitStates(const std::vector<ReportedStates::Waiting>& batch);
@@ -173,7 +178,8 @@ class Controller {
   ElasticController elastic_;
   NodeReports reports_;
   std::atomic<LeaderTerm> serving_term_{};  // The term for which TakeOver() has ended.
-  int failed_take_overs_ = 0;               // In this leadership. The worker's alone.
+  std::atomic<base::MonotonicTime> routing_from_{};
+  int failed_take_overs_ = 0;  // In this leadership. The worker's alone.
 
   // Held for a whole TakeOver(), so that two of them never run at once.
   base::Mutex take_over_mutex_;

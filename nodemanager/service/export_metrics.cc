@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "cluster/base/generation.h"
 #include "cluster/base/seconds.h"
 
 namespace onepiece::nodemanager {
@@ -136,6 +137,8 @@ void ExportMetrics(const Controller& controller, const NodeManagerService& servi
       ExportNodes(state, metrics);
       metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")
           .Set(static_cast<double>(state.epoch()));
+      metrics.Gauge("onepiece_nodemanager_generation", "How often the state was put back")
+          .Set(base::GenerationOf(state.epoch()));
       metrics.Gauge("onepiece_nodemanager_revision", "Revision of the cluster state")
           .Set(static_cast<double>(state.revision()));
       metrics.Gauge("onepiece_nodemanager_log_index", "Log entries applied since the cluster began")

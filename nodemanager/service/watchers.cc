@@ -15,11 +15,8 @@ void DropEnded(Watchers& watchers) {
 
 absl::StatusOr<const v1::Assignment*> FindAssignment(const StateMachine& state,
                                                      const v1::WatchAssignmentRequest& request) {
+  ONEPIECE_RETURN_IF_ERROR(CheckKnown(state, request.node_id(), request.incarnation()));
   const auto known = state.nodes().find(request.node_id());
-  if (known == state.nodes().end()) {
-    return base::MakeError(absl::StatusCode::kNotFound, "NODE_UNKNOWN",
-                           absl::StrCat("node '", request.node_id(), "' is not registered"));
-  }
   if (known->second.node().incarnation() != request.incarnation() ||
       !IsAlive(known->second.node())) {
     return base::MakeError(

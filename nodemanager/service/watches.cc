@@ -15,6 +15,7 @@ constexpr base::Duration kLeastInterval = std::chrono::milliseconds(5);
 
 // Bounds the wait of a thread for which nothing is due.
 constexpr base::Duration kLongestRest = std::chrono::hours(1);
+constexpr base::Duration kRestBeforeRouting = std::chrono::milliseconds(100);
 
 rpc::StreamShares::Options Places(std::size_t places) {
   return {.places = places,
@@ -105,8 +106,10 @@ void Watches::Run(const std::stop_token& stop) {
     if (!status.ok()) EndAll(status);
     const base::Duration took = clock_.Now() - begun;
     clock_.Pause(stop, std::max(kLeastInterval - took, took));
+    // Nothing wakes the thread when a new generation may tell its routing.
+    const base::Duration rest = controller_.MayTellRouting() ? kLongestRest : kRestBeforeRouting;
     base::MutexLock lock(mutex_);
-    clock_.WaitUntil(woken_, lock, stop, std::min(cluster_.NextDue(), begun + kLongestRest),
+    clock_.WaitUntil(woken_, lock, stop, std::min(cluster_.NextDue(), begun + rest),
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wake_; });
     wake_ = false;
   }
@@ -114,13 +117,14 @@ void Watches::Run(const std::stop_token& stop) {
 
 absl::Status Watches::Round() {
   const base::MonotonicTime now = clock_.Now();
+  const bool tells_routing = controller_.MayTellRouting();
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const bool routing = routing_.Look(state), assignments = assignments_.Look(state),
+    const bool routing = tells_routing && routing_.Look(state), assignments = assignments_.Look(state),
                cluster = cluster_.Look(state, now);
     return routing || assignments || cluster;
   }));
-  routing_.Send();
+  if (tells_routing) routing_.Send();
   assignments_.Send();
   cluster_.Send(now);
   return absl::OkStatus();

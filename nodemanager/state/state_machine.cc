@@ -6,6 +6,7 @@
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/generation.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -15,6 +16,9 @@
 
 namespace onepiece::nodemanager {
 namespace {
+
+// How far revisions leap into a new generation: further than a lost future can have counted.
+constexpr std::uint64_t kGenerationLeap = std::uint64_t{1} << 32;
 
 // Tells whether two commands under one request id ask for the same. A retry carries the same change
 // at another time.
@@ -263,6 +267,7 @@ absl::Status StateMachine::Change(const v1::Command& command) {
     case v1::Command::kRaiseFeatureLevel:
       return RaiseFeatureLevel(command.raise_feature_level(), time);
     case v1::Command::kBeginGeneration:
+      return BeginGeneration(command.begin_generation(), time);
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
@@ -561,6 +566,27 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
   }
   PlanInputChanged();
   Audit(time, "delete_workflow", app_id, "");
+  return absl::OkStatus();
+}
+
+// What the earlier generation did after this state is lost, but nodes, watchers and clients have
+// seen it. So no epoch, no revision and no plan id (which is made of a revision) of that lost
+// future may come again, and every watcher takes a snapshot.
+absl::Status StateMachine::BeginGeneration(const v1::BeginGeneration& change, std::int64_t time) {
+  const std::uint32_t now = base::GenerationOf(epoch_);
+  if (change.generation() <= now || change.generation() > base::kMaxGeneration) {
+    return base::MakeError(
+        absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
+        absl::StrCat("generation ", change.generation(), " cannot follow generation ", now));
+  }
+  epoch_ = base::FirstEpochOf(change.generation());
+  changed_sets_.all = true;
+  revision_ += kGenerationLeap;
+  plan_revision_ += kGenerationLeap;
+  history_floor_ = revision_;
+  Audit(time, "begin_generation", change.cause(),
+        absl::StrCat("generation ", change.generation(), change.detail().empty() ? "" : ": ",
+                     change.detail()));
   return absl::OkStatus();
 }
 

@@ -21,8 +21,8 @@ namespace onepiece::nodemanager {
 /// The version of the commands' encoding and meaning. It grows with any change that an older
 /// program would not understand alike. A program applies all versions up to its own, and a leader
 /// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
-/// for each workflow set, assignments that only what they depend on makes stale, moves that go back
-/// alone, and nodes that are forgotten on demand.
+/// for each workflow set, generations, assignments that only what they depend on makes stale, moves
+/// that go back alone, and nodes that are forgotten on demand.
 inline constexpr std::uint32_t kCommandVersion = 3;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
@@ -38,7 +38,8 @@ std::uint32_t VersionOf(const v1::Command& command);
 /// Blocking: never. There is no clock, no thread, no input or output, and no randomness in it:
 /// times and random bytes come in commands.
 /// Invariants: the same commands give the same Serialize() bytes. revision() and epoch() never
-/// fall.
+/// fall, and in a new generation (cluster/base/generation.h) they are greater than whatever the
+/// earlier one can have reached.
 class StateMachine {
  public:
   static constexpr std::size_t kMaxNodes = 4096;
@@ -153,6 +154,7 @@ class StateMachine {
   absl::Status DecidePlan(const v1::DecidePlan& change, std::int64_t time);
   absl::Status SetHold(const v1::Hold& change, std::int64_t time);
   absl::Status SetPoolLimits(const v1::SetPoolLimits& change, std::int64_t time);
+  absl::Status BeginGeneration(const v1::BeginGeneration& change, std::int64_t time);
   v1::Plan* MutablePlan(const std::string& plan_id);  // Null when it is unknown.
   [[nodiscard]] absl::Status CheckMovable(const v1::Move& move) const;
   // Only here does a move's phase change the record of its node.

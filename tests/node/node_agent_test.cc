@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 
+#include "cluster/base/generation.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/replicas.h"
@@ -303,7 +304,8 @@ class NodeAgentTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{2}, 10000);
   }
 
-  void Report_UnknownToTheSameCluster_NeverGoesBack() {
+  // Also after the state was put back: then the counter begins anew in another generation.
+  void Report_UnknownToTheSameCluster_KeepsTheIncarnationAndNeverGoesBack() {
     Epochs tables;
     ClusterView view;
     NodeAgent agent(Options({served_->server.address()}), view);
@@ -312,11 +314,12 @@ class NodeAgentTest : public QObject {
     manager_->Publish(8);
     agent.Start();
     QVERIFY(agent.WaitReady(seconds(10)).ok());
+    const std::uint64_t incarnation = view.incarnation(), next = base::FirstEpochOf(1);
     manager_->Forget();
-    QCOMPARE(manager_->WaitRegistrations(2).size(), std::size_t{2});
-    manager_->Publish(2);
-    manager_->Publish(9);
-    QCOMPARE(tables.WaitLast(9), (std::vector<std::uint64_t>{8, 9}));
+    QCOMPARE(manager_->WaitRegistrations(2).back().incarnation(), incarnation);
+    for (const std::uint64_t epoch : {std::uint64_t{2}, next, std::uint64_t{9}, next + 1})
+      manager_->Publish(epoch);
+    QCOMPARE(tables.WaitLast(next + 1), (std::vector<std::uint64_t>{8, next, next + 1}));
   }
 
   void Failover_GoesToTheHintedLeaderAndKeepsTheIncarnation() {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/generation.h"
 #include "cluster/telemetry/metrics.h"
 #include "nodemanager/replication/replicated_log.h"
 #include "nodemanager/service/cluster_view.h"
@@ -139,6 +140,36 @@ class ServiceTest : public QObject {
     v1::ReportNodeRequest dead = ReadyReport("p", 0, 7);
     dead.set_state(v1::Node::DEAD);
     QCOMPARE(Reason(server_->Report(dead).status()), std::string("BAD_NODE_STATE"));
+  }
+
+  // A state that was put back from a backup may know an earlier incarnation only.
+  void Node_OfALaterIncarnation_RegistersAndKeepsIt() {
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 7)).ok());
+    QCOMPARE(Reason(server_->Report(ReadyReport("p", 0, 9)).status()), std::string("NODE_UNKNOWN"));
+    AssignmentReader unknown(*server_, &Stub::WatchAssignment, WatchAssignmentOf("p", 9));
+    QCOMPARE(Reason(unknown.Finish()), std::string("NODE_UNKNOWN"));
+    QVERIFY(server_->Register(MakeNode("p", v1::PROXY, 9)).ok());
+    QVERIFY(server_->Report(ReadyReport("p", 0, 9)).ok());
+    QCOMPARE(Reason(server_->Report(ReadyReport("p", 0, 7)).status()),
+             std::string("STALE_INCARNATION"));
+  }
+
+  void NewGeneration_TellsNoRoutingBeforeItsNodesAreBack() {
+    QVERIFY(server_->Register(MakeNode("known", v1::PROXY)).ok());
+    QVERIFY(server_->controller().Propose(BeginGenerationCommand(1)).ok());
+    // The leadership that begins with the restored state.
+    QVERIFY(server_->controller().TakeOver().ok());
+    QVERIFY(!server_->controller().MayTellRouting());
+    v1::WatchRoutingRequest request;
+    RoutingReader routing(*server_, &Stub::WatchRouting, request);
+    QVERIFY(server_->Register(MakeNode("unknown", v1::PROXY)).ok());
+    server_->Pass(2 * kDeadAfter, {ReadyReport("known"), ReadyReport("unknown")});
+    const v1::RoutingTable table = routing.Next();
+    QCOMPARE(table.alive_size(), 2);
+    QCOMPARE(base::GenerationOf(table.epoch()), 1U);
+    // A later leader of the generation does not wait.
+    QVERIFY(server_->controller().TakeOver().ok());
+    QVERIFY(server_->controller().MayTellRouting());
   }
 
   void RegisterNode_RefusesNonsense_data() {

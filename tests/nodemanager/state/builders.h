@@ -40,6 +40,15 @@ inline v1::Command EndCommand(const std::string& id, std::uint64_t incarnation =
   return command;
 }
 
+inline v1::Command BeginGenerationCommand(std::uint32_t generation) {
+  v1::Command command;
+  command.set_time_unix_ms(1000);
+  command.mutable_begin_generation()->set_generation(generation);
+  command.mutable_begin_generation()->set_cause("restore");
+  command.mutable_begin_generation()->set_detail("slot 7");
+  return command;
+}
+
 inline v1::Command StateCommand(const std::string& id, v1::Node::State state,
                                 std::uint64_t assignment_epoch = 0, std::uint64_t incarnation = 1) {
   v1::Command command;

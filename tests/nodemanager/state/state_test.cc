@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
+#include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
 #include "nodemanager/state/state_machine.h"
 #include "tests/nodemanager/state/builders.h"
@@ -207,6 +208,56 @@ class StateTest : public QObject {
         ApplyNext(machine, RegisterCommand(MakeNode("q", v1::PROXY), "id-1"));
     QCOMPARE(other.reason(), std::string("REQUEST_ID_REUSED"));
     QVERIFY(!machine.nodes().contains("q"));
+  }
+
+  void BeginGeneration_LeapsOverWhatTheLostFutureCanHaveCounted() {
+    std::mt19937_64 random(11);
+    StateMachine machine;
+    for (int i = 0; i < 500; ++i) ApplyNext(machine, RandomCommand(random, machine));
+    StateMachine lost = machine, twin = machine;
+    const std::uint64_t plan_revision = machine.plan_revision();
+    QCOMPARE(VersionOf(BeginGenerationCommand(1)), 3U);
+    QCOMPARE(ApplyNext(machine, BeginGenerationCommand(1)).code(), 0);
+    QCOMPARE(ApplyNext(twin, BeginGenerationCommand(1)).code(), 0);
+    QCOMPARE(twin.Serialize(), machine.Serialize());
+    QCOMPARE(machine.version(), 3U);
+    QCOMPARE(machine.epoch(), base::FirstEpochOf(1));
+    QCOMPARE(machine.Routing("default").epoch(), machine.epoch());
+    for (int i = 0; i < 3000; ++i) ApplyNext(lost, RandomCommand(random, lost));
+    QVERIFY(machine.epoch() > lost.epoch());
+    // Every watcher of the lost future takes a snapshot, and no plan id of it comes again.
+    QVERIFY(machine.history_floor() > lost.revision());
+    QVERIFY(machine.plan_revision() > std::max(plan_revision, lost.plan_revision()));
+    const v1::AuditEntry& told = machine.audit().back();
+    QCOMPARE(told.action(), std::string("begin_generation"));
+    QCOMPARE(told.subject(), std::string("restore"));
+    QCOMPARE(told.detail(), std::string("generation 1: slot 7"));
+    // The generation goes on as any other does.
+    StateMachine restored;
+    QVERIFY(restored.Restore(machine.Serialize()).ok());
+    for (int i = 0; i < 500; ++i) {
+      const v1::Command command = RandomCommand(random, machine);
+      ApplyNext(machine, command);
+      ApplyNext(restored, command);
+    }
+    QCOMPARE(restored.Serialize(), machine.Serialize());
+    QVERIFY(machine.epoch() > base::FirstEpochOf(1));
+    QCOMPARE(base::GenerationOf(machine.epoch()), 1U);
+  }
+
+  void BeginGeneration_OnlyGrows() {
+    StateMachine machine;
+    QCOMPARE(ApplyNext(machine, BeginGenerationCommand(0)).reason(),
+             std::string("STALE_GENERATION"));
+    QCOMPARE(ApplyNext(machine, BeginGenerationCommand(3)).code(), 0);
+    const std::uint64_t epoch = machine.epoch(), revision = machine.revision();
+    for (const std::uint32_t stale : {0U, 1U, 3U, base::kMaxGeneration + 1}) {
+      QCOMPARE(ApplyNext(machine, BeginGenerationCommand(stale)).reason(),
+               std::string("STALE_GENERATION"));
+    }
+    QCOMPARE(machine.epoch(), epoch);
+    QCOMPARE(machine.revision(), revision);
+    QCOMPARE(ApplyNext(machine, BeginGenerationCommand(base::kMaxGeneration)).code(), 0);
   }
 
   void Apply_BoundsTheAudit() {
