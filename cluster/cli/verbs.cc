@@ -14,6 +14,8 @@ constexpr Verb kVerbs[] = {
     {"down", "End the cluster and remove everything it left behind", DefineDown},
     {"status", "List every process of the cluster", DefineStatus},
     {"cluster", "The NodeManager's replicas: how they are, and who they are", DefineCluster},
+    {"cluster backup", "Write the NodeManagers' state into a file, while they run",
+     DefineClusterBackup},
     {"node", "The nodes of the cluster: list them, show one, forget a dead one", DefineNode},
     {"rebalance", "Move instances between stages, and see how pools are", DefineRebalance},
     {"drain", "Take an instance out, so that it can be removed without losing a job", DefineDrain},

@@ -30,6 +30,7 @@ void DefineSupervise(CLI::App& verb, Context& context);
 void DefineDown(CLI::App& verb, Context& context);
 void DefineStatus(CLI::App& verb, Context& context);
 void DefineCluster(CLI::App& verb, Context& context);
+void DefineClusterBackup(CLI::App& verb, Context& context);
 void DefineNode(CLI::App& verb, Context& context);
 void DefineRebalance(CLI::App& verb, Context& context);
 void DefineDrain(CLI::App& verb, Context& context);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/status.h"
+#include "cluster/cli/choose_replica.h"
 #include "cluster/cli/plan_verbs.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/client/replicas.h"
@@ -195,25 +196,6 @@ int RunStepDown(const Context& context, client::Client& client) {
   return terminal::kOk;
 }
 
-/// Returns the replica of that name. With an empty name, it is the leader, or else any replica that
-/// answers.
-absl::StatusOr<client::ReplicaAnswer> Choose(client::Client& client, const std::string& name) {
-  const Replicas replicas = client.AskReplicas();
-  const v1::ReplicaStatus* leader = client::FindLeader(replicas);
-  const std::string wanted = name.empty() && leader != nullptr ? leader->name() : name;
-  absl::Status silent;
-  std::string known;
-  for (const auto& replica : replicas) {
-    known += " " + (replica.name.empty() ? replica.address : replica.name);
-    if (!wanted.empty() && replica.name != wanted) continue;
-    if (replica.status.ok()) return replica;
-    silent = base::Annotate(replica.status.status(), replica.address);
-  }
-  if (!silent.ok()) return silent;
-  return base::MakeError(absl::StatusCode::kNotFound, "REPLICA_UNKNOWN",
-                         "no replica is called '" + name + "'; there are:" + known);
-}
-
 int RunUpgrade(const Context& context, client::Client& client,
                const ConsensusArguments& arguments) {
   v1::RaiseFeatureLevelRequest request;
@@ -228,7 +210,7 @@ int RunUpgrade(const Context& context, client::Client& client,
 
 int RunSnapshot(const Context& context, client::Client& client,
                 const ConsensusArguments& arguments) {
-  const auto replica = Choose(client, arguments.name);
+  const auto replica = ChooseReplica(client, arguments.name);
   if (!replica.ok()) return context.Fail(replica.status());
   const auto snapshot = client.TakeSnapshot(replica->address);
   if (!snapshot.ok()) return context.Fail(snapshot.status());
@@ -240,7 +222,7 @@ int RunSnapshot(const Context& context, client::Client& client,
 }
 
 int RunLog(const Context& context, client::Client& client, const ConsensusArguments& arguments) {
-  const auto replica = Choose(client, arguments.replica);
+  const auto replica = ChooseReplica(client, arguments.replica);
   if (!replica.ok()) return context.Fail(replica.status());
   v1::ListLogRequest request;
   request.set_limit(arguments.limit);

@@ -187,6 +187,10 @@ class Client {
   absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot(const std::string& address);
   absl::StatusOr<v1::ListLogResponse> ListLog(const std::string& address,
                                               const v1::ListLogRequest& request);
+  /// Hands the bytes of a backup file to `sink`. An error of the sink ends the call and is
+  /// returned. The caller checks the bytes: a stream that broke off may have brought only some of
+  /// them.
+  absl::Status Backup(const std::string& address, const ChunkSink& sink);
 
  private:
   class Impl;

@@ -18,6 +18,8 @@ namespace {
 using ConsensusStub = v1::ConsensusService::Stub;
 
 constexpr std::chrono::seconds kStepDownTimeout(5);
+// Enough for the largest state over a line of 10 Mbit/s.
+constexpr std::chrono::seconds kBackupTimeout(120);
 
 /// Returns true when a replica may have made the change although its answer did not come. A wrong
 /// service and a follower have surely done nothing.
@@ -141,6 +143,20 @@ absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
                                                     const v1::ListLogRequest& request) {
   return AskAt(address, &ConsensusStub::ListLog, request, base::Scaled(std::chrono::seconds(10)),
                impl_->options);
+}
+
+absl::Status Client::Backup(const std::string& address, const ChunkSink& sink) {
+  ConsensusStub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
+  grpc::ClientContext context;
+  rpc::SetTimeLeft(context, base::Scaled(kBackupTimeout));
+  const std::stop_callback cancel(impl_->options.stop, [&context] { context.TryCancel(); });
+  const auto reader = stub.Backup(&context, v1::BackupRequest());
+  v1::BackupChunk chunk;
+  absl::Status status;
+  while (status.ok() && reader->Read(&chunk)) status = sink(chunk.data());
+  if (!status.ok()) context.TryCancel();
+  const grpc::Status answer = reader->Finish();
+  return status.ok() && !answer.ok() ? ReadAnswer(answer).status : status;
 }
 
 }  // namespace onepiece::client

@@ -1,11 +1,25 @@
-// Asks the other seats of a new group whether there is a group already. Private to this folder.
+// Asks seats whether there is a group already.
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "nodemanager/replication/log_options.h"
+#include "onepiece/v1/consensus.pb.h"
 
 namespace onepiece::nodemanager {
+
+struct SeatAnswer {
+  paxos::Seat seat;
+  absl::StatusOr<v1::ReplicaStatus> status;
+};
+
+/// Asks the replica at the address of each seat, all at the same time.
+///
+/// Threading: thread-safe.
+/// Blocking: for one second at most.
+std::vector<SeatAnswer> AskSeats(const std::vector<paxos::Seat>& seats);
 
 /// What the others said: that there is a group to join, or else for whom a new group has to wait.
 struct GroupProbe {
@@ -16,7 +30,7 @@ struct GroupProbe {
 /// Asks every other seat of `options` at the same time.
 ///
 /// Threading: thread-safe.
-/// Blocking: for one second at most, because it asks all seats at the same time.
+/// Blocking: for one second at most.
 GroupProbe ProbeGroup(const ReplicatedLogOptions& options);
 
 }  // namespace onepiece::nodemanager

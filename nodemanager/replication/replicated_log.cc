@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/describe_entry.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -31,52 +32,6 @@ v1::ReplicaStatus::Role RoleOf(paxos::Role role) {
       return v1::ReplicaStatus::LEADER;
   }
   return v1::ReplicaStatus::ROLE_UNSPECIFIED;
-}
-
-// Fills in the kind of the command, such as "register_node", and what it is about.
-void DescribeCommand(const std::string& payload, v1::ListLogResponse::Line& line) {
-  v1::Command command;
-  const google::protobuf::OneofDescriptor& changes = *v1::Command::descriptor()->oneof_decl(0);
-  const google::protobuf::FieldDescriptor* change =
-      command.ParseFromString(payload)
-          ? command.GetReflection()->GetOneofFieldDescriptor(command, &changes)
-          : nullptr;
-  line.set_kind(change != nullptr ? change->name() : "unknown");
-  line.set_time_unix_ms(command.time_unix_ms());
-  if (command.has_register_node()) line.set_subject(command.register_node().node_id());
-  if (command.has_end_node()) line.set_subject(command.end_node().node_id());
-  if (command.has_set_node_state()) line.set_subject(command.set_node_state().node_id());
-  if (command.has_apply_workflow()) line.set_subject(command.apply_workflow().app_id());
-  if (command.change_case() == v1::Command::kDeleteWorkflow)
-    line.set_subject(command.delete_workflow());
-  if (command.has_initialize()) line.set_subject(command.initialize().cluster_id());
-}
-
-v1::ListLogResponse::Line DescribeEntry(const paxos::AcceptedEntry& accepted) {
-  v1::ListLogResponse::Line line;
-  line.set_slot(accepted.slot.value);
-  line.set_round(accepted.ballot.round);
-  const paxos::LogEntry& entry = accepted.entry;
-  line.set_bytes(static_cast<std::int64_t>(entry.payload ? entry.payload->size() : 0));
-  switch (entry.kind) {
-    case paxos::LogEntry::Kind::kNoop:
-      line.set_kind("noop");
-      break;
-    case paxos::LogEntry::Kind::kMembers: {
-      line.set_kind("members");
-      std::string names;
-      for (const paxos::Seat& seat : entry.members.seats) {
-        absl::StrAppend(&names, names.empty() ? "" : " ", seat.name,
-                        seat.replica == paxos::ReplicaId{} ? " (vacant)" : "");
-      }
-      line.set_subject(names);
-      break;
-    }
-    case paxos::LogEntry::Kind::kCommand:
-      DescribeCommand(*entry.payload, line);
-      break;
-  }
-  return line;
 }
 
 // The version under which a command that needs `needed` is proposed.
@@ -330,6 +285,26 @@ v1::ListLogResponse ReplicatedLog::ListLog(paxos::Slot first, int limit) const {
     }
   });
   return response;
+}
+
+absl::StatusOr<backup::Backup> ReplicatedLog::MakeBackup(base::WallTime now) const {
+  const v1::ReplicaStatus status = Status();
+  backup::Backup backup;
+  backup.header.set_replica(status.name());
+  backup.header.set_group(status.group());
+  backup.header.set_create_unix_ms(base::ToUnixMs(now));
+  *backup.header.mutable_seats() = status.members().seats();
+  driver_.ReadMachine([&](const StateMachine& machine, paxos::Slot applied) {
+    backup.header.set_cluster_id(machine.cluster_id());
+    backup.header.set_slot(applied.value);
+    backup.header.set_epoch(machine.epoch());
+    backup.header.set_version(machine.version());
+    if (!machine.cluster_id().empty()) backup.state = machine.Serialize();
+  });
+  if (!backup.state.empty()) return backup;
+  return base::MakeError(
+      absl::StatusCode::kFailedPrecondition, "NOTHING_TO_BACK_UP",
+      absl::StrCat("NodeManager ", status.name(), " knows no cluster yet: ask another replica"));
 }
 
 std::vector<std::string> ReplicatedLog::Addresses() const {

@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "cluster/backup/backup_file.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
@@ -84,6 +85,10 @@ class ReplicatedLog final : public Log {
   /// The newest slots in words, for people: at most `limit` from slot `first` on, or the last
   /// `limit` when `first` is none.
   [[nodiscard]] v1::ListLogResponse ListLog(paxos::Slot first, int limit) const;
+  /// The state after the last slot that this replica has applied, for a new group to begin with.
+  /// Promises and accepted entries are not in it, because a new group must not inherit them.
+  /// Errors: FAILED_PRECONDITION (NOTHING_TO_BACK_UP) while this replica knows no cluster.
+  [[nodiscard]] absl::StatusOr<backup::Backup> MakeBackup(base::WallTime now) const;
   /// The addresses of all seats, as far as this replica knows them. While it knows no leader, the
   /// configured addresses are added.
   [[nodiscard]] std::vector<std::string> Addresses() const;

@@ -116,7 +116,7 @@ absl::Status Store::Corrupt(std::string_view what) const {
       absl::StrCat(dir_, "/nodemanager.sqlite is damaged (", std::string(what),
                    "). Move the folder ", dir_,
                    " away and start again: the replica comes back as a new one, without a vote, "
-                   "and its peers feed it. When it is the only replica, restore a copy instead"));
+                   "and its peers feed it. When it is the only replica, restore a backup instead"));
 }
 
 Store::~Store() = default;

@@ -3,32 +3,26 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cctype>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cluster/backup/backup_file.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/generation.h"
+#include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
-#include "cluster/service/options.h"
 #include "nodemanager/replication/codec.h"
+#include "nodemanager/service/seats.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
-// The limit of node ids, because a seat's name is a node id.
-constexpr std::size_t kMaxName = 128;
-
-bool IsNameCharacter(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-}
-
-absl::Status BadSeat(const char* field, const std::string& message) {
-  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SEAT",
-                         absl::StrCat(field, ": ", message), {{"field", field}});
-}
+constexpr std::size_t kChunkBytes = 256 << 10;
+// Each holds a copy of the state.
+constexpr int kMaxBackups = 2;
 
 grpc::Status Answer(std::string_view change, const std::string& seat,
                     const absl::StatusOr<paxos::Members>& members, v1::ConsensusMembers* response) {
@@ -41,18 +35,6 @@ grpc::Status Answer(std::string_view change, const std::string& seat,
 }
 
 }  // namespace
-
-absl::Status CheckSeat(const std::string& name, const std::string& address) {
-  if (name.empty() || name.size() > kMaxName ||
-      !std::all_of(name.begin(), name.end(), IsNameCharacter)) {
-    return BadSeat("name", absl::StrCat("1 to ", kMaxName, " letters, digits, '-', '_' and '.'"));
-  }
-  if (const absl::Status status = service::CheckAddress("address", address); !status.ok())
-    return BadSeat("address", base::Message(status));
-  if (address.size() > kMaxNameBytes || address.substr(address.rfind(':')) == ":0")
-    return BadSeat("address", "the port that others dial, and at most 255 bytes");
-  return absl::OkStatus();
-}
 
 void AddWarnings(v1::ConsensusMembers& members) {
   const int seats = members.seats_size();
@@ -183,6 +165,27 @@ grpc::Status ConsensusService::ListLog(grpc::ServerContext*, const v1::ListLogRe
                                        "limit: 0 (50) to 1000", {{"field", "limit"}}));
   }
   *response = log_.ListLog(paxos::Slot{request->first()}, request->limit());
+  return grpc::Status::OK;
+}
+
+grpc::Status ConsensusService::Backup(grpc::ServerContext* context, const v1::BackupRequest*,
+                                      grpc::ServerWriter<v1::BackupChunk>* writer) {
+  const rpc::CountedStream stream(backups_);
+  if (stream.number() > kMaxBackups) {
+    return rpc::ToGrpc(
+        base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_BACKUPS",
+                        absl::StrCat("at most ", kMaxBackups, " backups at a time: try again")));
+  }
+  const auto backup = log_.MakeBackup(base::SystemClock().WallNow());
+  if (!backup.ok()) return rpc::ToGrpc(backup.status());
+  const std::string bytes = backup::Encode(*backup);
+  v1::BackupChunk chunk;
+  for (std::size_t at = 0; at < bytes.size(); at += kChunkBytes) {
+    chunk.set_data(bytes.substr(at, kChunkBytes));
+    if (!writer->Write(chunk)) return grpc::Status::CANCELLED;
+  }
+  spdlog::info("op=backup slot={} epoch={} bytes={} to={}", backup->header.slot(),
+               base::FormatEpoch(backup->header.epoch()), bytes.size(), context->peer());
   return grpc::Status::OK;
 }
 

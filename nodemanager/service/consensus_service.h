@@ -1,14 +1,16 @@
 // Serves ConsensusService over gRPC: what operators ask of the replicas.
 #pragma once
 
+#include <atomic>
+
 #include "nodemanager/replication/replicated_log.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
 namespace onepiece::nodemanager {
 
 /// Shows a replica and its log, and changes the seats and the feature level of its group.
-/// GetReplica(), ListLog() and TakeSnapshot() work at every replica, and the other calls only at
-/// the leader.
+/// GetReplica(), ListLog(), TakeSnapshot() and Backup() work at every replica, and the other calls
+/// only at the leader.
 ///
 /// Ownership: borrows the log, which must outlive it.
 /// Threading: thread-safe.
@@ -36,10 +38,13 @@ class ConsensusService final : public v1::ConsensusService::Service {
                             v1::TakeSnapshotResponse* response) override;
   grpc::Status ListLog(grpc::ServerContext* context, const v1::ListLogRequest* request,
                        v1::ListLogResponse* response) override;
+  grpc::Status Backup(grpc::ServerContext* context, const v1::BackupRequest* request,
+                      grpc::ServerWriter<v1::BackupChunk>* writer) override;
 
  private:
   ReplicatedLog& log_;
   const bool read_only_;
+  std::atomic<int> backups_{0};
 };
 
 /// Adds warnings about the seats: some are vacant, the number of voters is even, or no voter may
@@ -49,9 +54,5 @@ void AddWarnings(v1::ConsensusMembers& members);
 /// Checks that the leader with this status, and all voters that it knows, understand the level.
 /// Errors: FAILED_PRECONDITION (OLD_REPLICA), which names the voters that do not.
 absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level);
-
-/// Checks the name and the address of a seat.
-/// Errors: INVALID_ARGUMENT (BAD_SEAT), which names the field.
-absl::Status CheckSeat(const std::string& name, const std::string& address);
 
 }  // namespace onepiece::nodemanager

@@ -18,6 +18,7 @@
 #include "nodemanager/service/elasticity_service.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
+#include "nodemanager/service/seats.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::nodemanager {
@@ -29,35 +30,6 @@ constexpr int kDefaultForgetAfterS = 86400;
 constexpr auto kReadyLimit = std::chrono::seconds(10);
 constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
 constexpr auto kDialLimit = std::chrono::milliseconds(300);
-
-// Parses texts such as "nodemanager-1=10.0.0.1:7400".
-absl::StatusOr<std::vector<paxos::Seat>> ParseReplicas(const v1::NodeManagerConfig& config) {
-  std::vector<paxos::Seat> seats;
-  for (const std::string& text : config.replicas()) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos)
-      return service::BadConfig(absl::StrCat("replicas: '", text, "' is not name=host:port"));
-    paxos::Seat seat{.name = text.substr(0, equals), .address = text.substr(equals + 1)};
-    if (const absl::Status status = CheckSeat(seat.name, seat.address); !status.ok())
-      return service::BadConfig(absl::StrCat("replicas: '", text, "': ", base::Message(status)));
-    for (const paxos::Seat& other : seats) {
-      if (other.name == seat.name || other.address == seat.address)
-        return service::BadConfig(absl::StrCat("replicas: '", text, "' comes twice"));
-    }
-    seats.push_back(std::move(seat));
-  }
-  if (seats.size() > paxos::Members::kMaxSeats)
-    return service::BadConfig(
-        absl::StrCat("replicas: at most ", paxos::Members::kMaxSeats, ", best 3 or 5"));
-  const bool named = std::any_of(seats.begin(), seats.end(), [&](const paxos::Seat& seat) {
-    return seat.name == config.node().node_id();
-  });
-  if (!seats.empty() && !named) {
-    return service::BadConfig(absl::StrCat("replicas: this NodeManager, '", config.node().node_id(),
-                                           "' (node_id), is not among them"));
-  }
-  return seats;
-}
 
 // Fills in the defaults, and checks the configuration.
 absl::Status CheckElasticity(v1::ElasticityConfig& config) {
@@ -80,7 +52,10 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
                                      [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
     return service::BadConfig("cluster_id: at most 63 letters, digits and '-'");
   }
-  ONEPIECE_ASSIGN_OR_RETURN(seats, ParseReplicas(config));
+  auto parsed =
+      ParseSeats({config.replicas().begin(), config.replicas().end()}, config.node().node_id());
+  if (!parsed.ok()) return service::BadConfig(base::Message(parsed.status()));
+  seats = *std::move(parsed);
   if (const absl::Status status = CheckElasticity(*config.mutable_elasticity()); !status.ok())
     return service::BadConfig(absl::StrCat("elasticity: ", base::Message(status)));
   for (const std::string& file : config.workflow_files()) {
