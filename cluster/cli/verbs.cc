@@ -6,6 +6,7 @@ namespace onepiece::cli {
 namespace {
 
 constexpr char kWithStages[] = "It is built and installed with the stages";
+constexpr char kWithNodeManager[] = "It is built and installed with the NodeManager";
 constexpr char kWithTests[] = "It is built with the tests (-DONEPIECE_TESTS=ON)";
 
 constexpr Verb kVerbs[] = {
@@ -16,6 +17,10 @@ constexpr Verb kVerbs[] = {
     {"cluster", "The NodeManager's replicas: how they are, and who they are", DefineCluster},
     {"cluster backup", "Write the NodeManagers' state into a file, while they run",
      DefineClusterBackup},
+    {"cluster restore", "Begin a new group with a backup, after all replicas are lost", nullptr,
+     "onepiece-regroup restore", kWithNodeManager},
+    {"cluster recover", "Begin a new group with one replica's disk, after a majority is lost",
+     nullptr, "onepiece-regroup recover", kWithNodeManager},
     {"node", "The nodes of the cluster: list them, show one, forget a dead one", DefineNode},
     {"rebalance", "Move instances between stages, and see how pools are", DefineRebalance},
     {"drain", "Take an instance out, so that it can be removed without losing a job", DefineDrain},
@@ -38,7 +43,7 @@ constexpr Verb kVerbs[] = {
      "onepiece-model inspect", kWithStages},
     {"workflow", "Workflow files and applications", DefineWorkflow},
     {"simulate", "What a cluster would do under a load, in seconds", nullptr, "onepiece-simulate",
-     "It is built and installed with the NodeManager"},
+     kWithNodeManager},
     {"record", "Write what happens in a cluster into one file", DefineRecord},
     {"show", "A cluster at a moment of a recording", DefineShow},
     {"bench", "Measure this machine"},

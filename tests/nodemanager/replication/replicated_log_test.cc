@@ -13,9 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/channel.h"
-#include "cluster/rpc/server.h"
-#include "nodemanager/service/consensus_service.h"
 #include "tests/eventually.h"
+#include "tests/nodemanager/replication/log_node.h"
 #include "tests/nodemanager/state/builders.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -27,83 +26,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::Eventually;
 
-const base::Duration kLimit = base::Scaled(seconds(30));
-
-// One replica with its server. It can be ended, and started again on the same folder and address.
-class Node {
- public:
-  explicit Node(ReplicatedLogOptions options) : options_(std::move(options)) {
-    for (base::Duration* duration :
-         {&options_.paxos.heartbeat, &options_.paxos.election_min, &options_.paxos.election_max,
-          &options_.paxos.lease, &options_.propose_timeout}) {
-      *duration = base::Scaled(*duration);
-    }
-  }
-  ~Node() { End(); }
-
-  absl::Status Open() {
-    auto log = ReplicatedLog::Open(options_);
-    if (!log.ok()) return log.status();
-    log_ = *std::move(log);
-    consensus_ = std::make_unique<ConsensusService>(*log_);
-    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = address_});
-    server_->AddService(log_->service());
-    server_->AddService(*consensus_);
-    const auto port = server_->Start();
-    if (port.ok()) address_ = server_->address();
-    return port.status();
-  }
-  absl::Status Start() {
-    const absl::Status status = Open();
-    return status.ok() ? log_->Start(address_) : status;
-  }
-  void End() {
-    if (log_ != nullptr) log_->Stop();
-    if (server_ != nullptr) server_->Shutdown(seconds(5));
-    server_.reset();
-    consensus_.reset();
-    log_.reset();
-  }
-  void Move() { address_ = "127.0.0.1:0"; }
-  void Wipe() const { QDir(QString::fromStdString(options_.data_dir)).removeRecursively(); }
-
-  ReplicatedLog& log() { return *log_; }
-  ReplicatedLogOptions& options() { return options_; }
-  [[nodiscard]] const std::string& address() const { return address_; }
-  [[nodiscard]] paxos::Seat seat() const { return {.name = options_.name, .address = address_}; }
-  [[nodiscard]] bool Leads() const { return log_ != nullptr && log_->Term().ok(); }
-  [[nodiscard]] bool WaitUntilLeading() const {
-    return Eventually(kLimit, [&] { return Leads(); });
-  }
-  // Proposes the command until it is known to be applied.
-  [[nodiscard]] bool Propose(v1::Command command) {
-    if (command.request_id().empty()) command.set_request_id(absl::StrCat("r", ++requests_));
-    return Eventually(kLimit, [&] { return log_->Propose(command).ok(); });
-  }
-  [[nodiscard]] std::string State() const {
-    std::string bytes;
-    log_->Read([&](const StateMachine& machine) { bytes = machine.Serialize(); });
-    return bytes;
-  }
-  [[nodiscard]] bool Knows(const std::string& node_id) const {
-    bool known = false;
-    log_->Read([&](const StateMachine& machine) { known = machine.nodes().contains(node_id); });
-    return known;
-  }
-
- private:
-  static inline int requests_ = 0;
-  ReplicatedLogOptions options_;
-  std::string address_ = "127.0.0.1:0";
-  std::unique_ptr<ReplicatedLog> log_;
-  std::unique_ptr<ConsensusService> consensus_;
-  std::unique_ptr<rpc::Server> server_;
-};
-
 // A stream to a replica, as a peer opens it.
 class Caller {
  public:
-  explicit Caller(const std::string& address, base::Duration limit = kLimit)
+  explicit Caller(const std::string& address, base::Duration limit = kNodeLimit)
       : stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address))) {
     rpc::SetTimeout(context_, limit);
     writer_ = stub_->Exchange(&context_, &response_);
@@ -173,7 +99,7 @@ class ReplicatedLogTest : public QObject {
     }
   }
   static bool WaitsFor(Node& node, const std::string& detail) {
-    return Eventually(kLimit, [&] {
+    return Eventually(kNodeLimit, [&] {
       const v1::ReplicaStatus status = node.log().Status();
       return status.health() == v1::ReplicaStatus::WAITING &&
              status.health_detail().find(detail) != std::string::npos;
@@ -189,7 +115,7 @@ class ReplicatedLogTest : public QObject {
   // Tries until one of the running nodes does it. The leader may change at any time, and only the
   // leader does what it is asked for.
   bool AtTheLeader(const std::function<bool(Node&)>& attempt) {
-    return Eventually(kLimit, [&] {
+    return Eventually(kNodeLimit, [&] {
       return std::any_of(nodes_.begin(), nodes_.end(),
                          [&](const auto& node) { return node->Leads() && attempt(*node); });
     });
@@ -201,7 +127,7 @@ class ReplicatedLogTest : public QObject {
     return AtTheLeader([&](Node& leader) { return leader.log().Propose(command).ok(); });
   }
   static bool Occupies(Node& member, Node& node) {
-    return Eventually(kLimit, [&] {
+    return Eventually(kNodeLimit, [&] {
       const std::uint64_t self = node.log().Status().replica();
       const v1::ReplicaStatus status = member.log().Status();
       for (const v1::Seat& seat : status.members().seats()) {
@@ -212,7 +138,7 @@ class ReplicatedLogTest : public QObject {
   }
   Node* Leader() {
     Node* leader = nullptr;
-    const bool found = Eventually(kLimit, [&] {
+    const bool found = Eventually(kNodeLimit, [&] {
       for (const auto& node : nodes_) {
         if (node->Leads()) leader = node.get();
       }
@@ -237,7 +163,7 @@ class ReplicatedLogTest : public QObject {
   }
   Node& OtherThan(const Node& node) { return *(nodes_[0].get() == &node ? nodes_[1] : nodes_[0]); }
   bool AllEqual() {
-    return Eventually(kLimit, [&] {
+    return Eventually(kNodeLimit, [&] {
       for (const auto& node : nodes_) {
         if (node->State() != nodes_[0]->State()) return false;
       }
@@ -335,7 +261,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(Propose(RegisterCommand(MakeNode("after", v1::PROXY))));
     QVERIFY(Leader()->Knows("before"));
     QVERIFY(first.Start().ok());
-    QVERIFY(Eventually(kLimit, [&] { return first.Knows("after"); }));
+    QVERIFY(Eventually(kNodeLimit, [&] { return first.Knows("after"); }));
     QVERIFY(AllEqual());
   }
 
@@ -364,7 +290,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(lost.Start().ok());
     QVERIFY(lost.log().Status().replica() != old);
     QVERIFY(Occupies(leader, lost));
-    QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
+    QVERIFY(Eventually(kNodeLimit, [&] { return lost.Knows("p"); }));
     QCOMPARE(lost.log().cluster_id(), leader.log().cluster_id());
   }
 
@@ -385,7 +311,7 @@ class ReplicatedLogTest : public QObject {
     // Both are asked each time: a change of leader adds a slot, which the second may apply first.
     v1::ReplicaStatus ahead;
     v1::ReplicaStatus behind;
-    QVERIFY(Eventually(kLimit, [&] {
+    QVERIFY(Eventually(kNodeLimit, [&] {
       ahead = first.log().StatusWithHash();
       behind = second.log().StatusWithHash();
       return ahead.applied() == behind.applied();
@@ -439,7 +365,7 @@ class ReplicatedLogTest : public QObject {
     QCOMPARE(Reason(lost.log().Propose(RegisterCommand(MakeNode("q", v1::PROXY))).status()),
              std::string("NOT_LEADER"));
     QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
-    QVERIFY(Eventually(kLimit, [&] { return lost.Knows("p"); }));
+    QVERIFY(Eventually(kNodeLimit, [&] { return lost.Knows("p"); }));
     QCOMPARE(lost.log().Status().group(), group);
     QCOMPARE(lost.log().Status().health(), v1::ReplicaStatus::OK);
   }
@@ -455,7 +381,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(WaitsFor(*nodes_[1], "comes first"));
     QVERIFY(nodes_[0]->log().Start(nodes_[0]->address()).ok());
     for (const auto& node : nodes_) {
-      QVERIFY(Eventually(kLimit, [&] { return node->log().Status().group() != 0; }));
+      QVERIFY(Eventually(kNodeLimit, [&] { return node->log().Status().group() != 0; }));
       QCOMPARE(node->log().Status().group(), nodes_[0]->log().Status().group());
     }
   }
@@ -502,7 +428,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(nodes_[1]->Start().ok() && nodes_[2]->Start().ok());
     QVERIFY(Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
     for (const auto& node : nodes_) {
-      QVERIFY(Eventually(kLimit, [&] {
+      QVERIFY(Eventually(kNodeLimit, [&] {
         std::vector<std::string> seats;
         const v1::ReplicaStatus status = node->log().Status();
         for (const v1::Seat& seat : status.members().seats()) seats.push_back(seat.address());
@@ -529,7 +455,7 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(first.Start().ok());
     QVERIFY(first.WaitUntilLeading());
     QVERIFY(first.Propose(RegisterCommand(MakeNode("new", v1::PROXY))));
-    QVERIFY(Eventually(kLimit, [&] { return first.log().AddSeat(old.seat()).ok(); }));
+    QVERIFY(Eventually(kNodeLimit, [&] { return first.log().AddSeat(old.seat()).ok(); }));
     QVERIFY(old.Start().ok());
     QVERIFY(old.log().Status().group() != first.log().Status().group());
     for (const auto& [from, to] : {std::pair(&first, &old), std::pair(&old, &first)}) {
@@ -600,7 +526,7 @@ class ReplicatedLogTest : public QObject {
     }
     // The second speaker is a duplicate only once the first has been heard.
     hello.set_boot(2);
-    QVERIFY(Eventually(kLimit, [&] {
+    QVERIFY(Eventually(kNodeLimit, [&] {
       Caller caller(node.address(), base::Scaled(seconds(2)));
       caller.Say(hello);
       first.Say(good);
@@ -624,7 +550,7 @@ class ReplicatedLogTest : public QObject {
     big.set_detail(std::string(256 << 10, 'x'));
     const absl::Status failed = node.log().Propose(RegisterCommand(big, "big")).status();
     const bool told = Eventually(
-        kLimit, [&] { return node.log().Status().health() == v1::ReplicaStatus::DISK_FAILED; });
+        kNodeLimit, [&] { return node.log().Status().health() == v1::ReplicaStatus::DISK_FAILED; });
     const absl::Status refused = node.log().Propose(RegisterCommand(big, "big")).status();
     QCOMPARE(setrlimit(RLIMIT_FSIZE, &limit), 0);
     QCOMPARE(Reason(failed), std::string("OUTCOME_UNKNOWN"));
@@ -701,7 +627,7 @@ class ReplicatedLogTest : public QObject {
     hold.mutable_set_hold()->set_active(true);
     hold.mutable_set_hold()->set_actor("operator:ann");
     absl::Status refused;
-    QVERIFY(Eventually(kLimit, [&] {
+    QVERIFY(Eventually(kNodeLimit, [&] {
       if (!newer.Leads()) older.log().StepDown().IgnoreError();
       refused = newer.log().Propose(hold).status();
       return Reason(refused) != "NOT_LEADER";
@@ -749,13 +675,14 @@ class ReplicatedLogTest : public QObject {
     older.End();
     older.options().paxos.version = kCommandVersion;  // The operator goes back to the old program.
     QVERIFY(older.Start().ok());
-    QVERIFY(Eventually(
-        kLimit, [&] { return older.log().Status().health() == v1::ReplicaStatus::NEWER_VERSION; }));
+    QVERIFY(Eventually(kNodeLimit, [&] {
+      return older.log().Status().health() == v1::ReplicaStatus::NEWER_VERSION;
+    }));
     QVERIFY(!older.Knows("p"));
     // The old program still votes for the replica that can lead. Both votes are needed.
     QVERIFY(newer.WaitUntilLeading());
     QVERIFY(newer.Propose(RegisterCommand(MakeNode("q", v1::PROXY))));
-    QVERIFY(Eventually(kLimit,
+    QVERIFY(Eventually(kNodeLimit,
                        [&] { return newer.log().Status().common_version() == kCommandVersion; }));
     QVERIFY(!older.log().Status().health_detail().empty());
     QVERIFY(!older.log().TakeSnapshot().ok());
