@@ -70,7 +70,7 @@ class ReadOnlyTest : public QObject {
     QCOMPARE(testing::CheckReadOnly(channel_, *consensus.FindServiceByName("ConsensusService"),
                                     {"AddSeat", "RemoveSeat", "ReplaceSeat", "RaiseFeatureLevel",
                                      "StepDown", "TakeSnapshot"},
-                                    {"GetReplica", "ListLog"}),
+                                    {"GetReplica", "ListLog", "Backup"}),
              std::string());
     // The program serves all services of these files, and telemetry, which changes nothing. A new
     // service must be checked here too.
