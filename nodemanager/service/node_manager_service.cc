@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/state_stream.h"
 #include "cluster/rpc/status.h"
@@ -18,6 +19,7 @@ namespace {
 // A process that shares its address with another one of the same id is gone when it has not
 // reported for so many intervals.
 constexpr int kMissedReports = 2;
+constexpr int kRegisterAgainMs = 200;
 constexpr auto kLeastTelemetryInterval = std::chrono::milliseconds(200);
 
 // Streams are served as bytes, so their requests come as bytes.
@@ -28,6 +30,12 @@ absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
   if (grpc::SerializationTraits<Request>::Deserialize(&copy, &request).ok()) return request;
   return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_REQUEST",
                          "the request cannot be parsed");
+}
+
+absl::Status RegistrationsBusy() {
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "REGISTRATIONS_BUSY",
+                         "too many nodes register at this moment: ask again",
+                         {{rpc::kRetryAfterMs, absl::StrCat(kRegisterAgainMs)}});
 }
 
 absl::Status WorkflowUnknown(const std::string& app_id) {
@@ -88,6 +96,8 @@ absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* contex
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
+  const rpc::CountedStream registration(registrations_);
+  if (registration.number() > options_.max_registrations) return rpc::ToGrpc(RegistrationsBusy());
   v1::Command command;
   command.set_request_id(request->request_id());
   v1::Node& node = *command.mutable_register_node();

@@ -1,6 +1,7 @@
 // Serves NodeManagerService over gRPC.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -21,6 +22,10 @@ struct NodeManagerServiceOptions {
   /// REQUIRES: set.
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
+  /// How many registrations may be under way, because each holds a thread of the server while an
+  /// address is dialled. More are refused, and those nodes ask again. It must stay well below the
+  /// server's threads.
+  int max_registrations = 64;
   /// How long a registration waits for a connection to the node's address, and to that of another
   /// process with the same id. It must be shorter than a node's first attempt (400 ms). 0:
   /// addresses are not dialled.
@@ -47,6 +52,8 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
         watches_(controller, std::move(stopping), options_.watches, clock) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }
+  /// How many registrations are under way.
+  [[nodiscard]] int registrations() const { return registrations_.load(); }
 
   grpc::Status RegisterNode(grpc::ServerContext* context, const v1::RegisterNodeRequest* request,
                             v1::RegisterNodeResponse* response) override;
@@ -89,6 +96,7 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
 
   Controller& controller_;
   const NodeManagerServiceOptions options_;
+  std::atomic<int> registrations_{0};
   Watches watches_;
 };
 

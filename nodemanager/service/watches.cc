@@ -120,8 +120,8 @@ absl::Status Watches::Round() {
   const bool tells_routing = controller_.MayTellRouting();
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const bool routing = tells_routing && routing_.Look(state), assignments = assignments_.Look(state),
-               cluster = cluster_.Look(state, now);
+    const bool routing = tells_routing && routing_.Look(state),
+               assignments = assignments_.Look(state), cluster = cluster_.Look(state, now);
     return routing || assignments || cluster;
   }));
   if (tells_routing) routing_.Send();

@@ -642,7 +642,7 @@ class ReplicatedLogTest : public QObject {
     older.options().paxos.version = kCommandVersion;
     QVERIFY(older.Start().ok());
     // All know the newer version now. It is used once an operator says so.
-    QVERIFY(Eventually(kLimit, [&] {
+    QVERIFY(Eventually(kNodeLimit, [&] {
       Node& leader = newer.Leads() ? newer : older;
       return Reason(leader.log().Propose(hold).status()) == "FEATURE_LEVEL";
     }));

@@ -61,10 +61,11 @@ class NodeIdTest : public QObject {
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
-        NodeManagerServiceOptions{.report_interval_ms = 10,
-                                  .addresses = [this] { return log_->Addresses(); },
-                                  .available_level = [] { return 9u; },
-                                  .dial_limit = std::chrono::seconds(5)});
+        NodeManagerServiceOptions{
+            .report_interval_ms = 10,
+            .watches = {.available_level = [this] { return log_->Status().common_version(); }},
+            .addresses = [this] { return log_->Addresses(); },
+            .dial_limit = std::chrono::seconds(5)});
     server_->AddService(*service_);
     server_->AddService(log_->service());
     QVERIFY(server_->Start().ok());
@@ -152,7 +153,7 @@ class NodeIdTest : public QObject {
     QVERIFY(cluster.ok());
     QCOMPARE(cluster->nodes_size(), 0);
     QCOMPARE(cluster->feature_level(), kCommandVersion);
-    QCOMPARE(cluster->available_feature_level(), 9u);
+    QCOMPARE(cluster->available_feature_level(), kCommandVersion);
     // An agent that was only cut off learns from the refusal which incarnation to exceed.
     const absl::Status stale = Register(7);
     QCOMPARE(Reason(stale), std::string("STALE_INCARNATION"));

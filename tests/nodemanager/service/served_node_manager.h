@@ -26,7 +26,10 @@ inline constexpr base::Duration kDeadAfter = std::chrono::seconds(3);
 // A NodeManager that serves on loopback and has a clock that the test moves.
 class ServedNodeManager {
  public:
-  explicit ServedNodeManager(const std::string& dir, std::vector<v1::Workflow> workflows = {}) {
+  explicit ServedNodeManager(const std::string& dir, std::vector<v1::Workflow> workflows = {},
+                             NodeManagerServiceOptions service_options = {
+                                 .watches = {.heartbeat = std::chrono::milliseconds(600),
+                                             .cluster_streams = 8}}) {
     ReplicatedLogOptions options{.data_dir = dir, .name = "nm"};
     options.paxos.version = kCommandVersion;
     log_ = std::move(ReplicatedLog::Open(std::move(options))).value();
@@ -36,11 +39,9 @@ class ServedNodeManager {
                           .cluster_id = [&] { return log_->cluster_id(); },
                           .workflows = std::move(workflows)});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
-    service_ = std::make_unique<NodeManagerService>(
-        *controller_, server_->stopping(),
-        NodeManagerServiceOptions{
-            .watches = {.heartbeat = std::chrono::milliseconds(600), .cluster_streams = 8},
-            .addresses = [&] { return log_->Addresses(); }});
+    service_options.addresses = [this] { return log_->Addresses(); };
+    service_ = std::make_unique<NodeManagerService>(*controller_, server_->stopping(),
+                                                    std::move(service_options));
     log_->OnRole([&](bool) { controller_->OnRole(); });
     server_->AddService(*service_);
     server_->AddService(log_->service());
