@@ -76,6 +76,8 @@ class NodeIdTest : public QObject {
   void cleanup() {
     server_->Shutdown(std::chrono::seconds(5));
     log_->Stop();
+    service_.reset();  // It borrows the controller, and that one the log.
+    controller_.reset();
   }
 
   void SecondProcess_IsRefusedWhileTheFirstAnswers() {

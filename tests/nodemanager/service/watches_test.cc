@@ -86,7 +86,7 @@ class WatchesTest : public QObject {
   }
 
   void Report_OfWhoIsUnknownOrStale_CostsNoCommit() {
-    QVERIFY(server_->Register(NodeOf("a", "default")).ok());
+    QVERIFY(server_->Register(MakeNode("a", v1::PROXY, 8)).ok());
     const Controller::Counters before = server_->controller().counters();
     QCOMPARE(Reason(server_->Report(ReadyReport("nobody")).status()), std::string("NODE_UNKNOWN"));
     QCOMPARE(Reason(server_->Report(ReadyReport("a", 0, 7)).status()),
