@@ -665,14 +665,14 @@ std::vector<PoolLevel> RequestMonitor::levels() const {
 
 std::vector<v1::PoolDebt> RequestMonitor::debts() const {
   // Less than a microsecond of a worker is rounding.
-  constexpr double kNothing = 1e-6;
+  constexpr double kNoDebt = 1e-6;
   std::vector<v1::PoolDebt> debts;
   {
     const base::MutexLock lock(state_->mutex);
     const base::MonotonicTime now = state_->clock.Now();
     for (const auto& [pool, bucket] : state_->buckets) {
       bucket->Refill(now);
-      if (!(bucket->promised() > kNothing)) continue;
+      if (!(bucket->promised() > kNoDebt)) continue;
       v1::PoolDebt& debt = debts.emplace_back();
       debt.set_pool(pool);
       debt.set_seconds(bucket->promised());

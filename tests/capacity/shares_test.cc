@@ -52,9 +52,9 @@ class SharesTest : public QObject {
   }
 
   void nonsenseCountsAsNothing() {
-    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    const std::vector<double> wanted{-5, kNan, std::numeric_limits<double>::infinity(), 2};
-    for (const double load : {kNan, -1.0, 0.0, 0.5, 1e300}) {
+    constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<double> wanted{-5, kNotANumber, std::numeric_limits<double>::infinity(), 2};
+    for (const double load : {kNotANumber, -1.0, 0.0, 0.5, 1e300}) {
       const std::vector<double> shares = Shares(wanted, load);
       for (const double share : shares) QVERIFY(share >= kIdleShare / 4 && share <= 1);
       QVERIFY(Sum(shares) <= 1 + kIdleShare);
