@@ -63,7 +63,7 @@ class Steps {
   // The moves of a policy have nothing to do with each other: the policy wants each of them for
   // itself. What a person plans may be an exchange, so it goes or comes back as a whole.
   [[nodiscard]] bool GoBackAlone(const v1::Plan& plan) const {
-    return state_.version() >= 3 && plan.actor().starts_with("policy:");
+    return state_.feature_level() >= 3 && plan.actor().starts_with("policy:");
   }
 
   // Says why an unconfirmed plan is reverted, or nothing when it is not yet.

@@ -298,7 +298,7 @@ absl::StatusOr<backup::Backup> ReplicatedLog::MakeBackup(base::WallTime now) con
     backup.header.set_cluster_id(machine.cluster_id());
     backup.header.set_slot(applied.value);
     backup.header.set_epoch(machine.epoch());
-    backup.header.set_version(machine.version());
+    backup.header.set_version(machine.feature_level());
     if (!machine.cluster_id().empty()) backup.state = machine.Serialize();
   });
   if (!backup.state.empty()) return backup;

@@ -80,8 +80,6 @@ class StateMachine {
   /// Serialize().
   [[nodiscard]] StateMachine CopyForPlans() const;
 
-  /// The highest version of the commands that were applied. It says what they mean.
-  [[nodiscard]] std::uint32_t version() const { return version_; }
   [[nodiscard]] std::uint64_t applied_index() const { return applied_index_; }
   [[nodiscard]] std::uint64_t revision() const { return revision_; }
   /// Grows with every change of any routing table or assignment.
