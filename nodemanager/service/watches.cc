@@ -106,8 +106,9 @@ void Watches::Run(const std::stop_token& stop) {
     if (!status.ok()) EndAll(status);
     const base::Duration took = clock_.Now() - begun;
     clock_.Pause(stop, std::max(kLeastInterval - took, took));
-    // Nothing wakes the thread when a new generation may tell its routing.
-    const base::Duration rest = controller_.MayTellRouting() ? kLongestRest : kRestBeforeRouting;
+    // Nothing wakes the thread when a new generation may tell its routing. What the round saw
+    // counts: it may tell it by now, and then somebody must do so.
+    const base::Duration rest = tells_routing_ ? kLongestRest : kRestBeforeRouting;
     base::MutexLock lock(mutex_);
     clock_.WaitUntil(woken_, lock, stop, std::min(cluster_.NextDue(), begun + rest),
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wake_; });
@@ -117,14 +118,14 @@ void Watches::Run(const std::stop_token& stop) {
 
 absl::Status Watches::Round() {
   const base::MonotonicTime now = clock_.Now();
-  const bool tells_routing = controller_.MayTellRouting();
+  tells_routing_ = controller_.MayTellRouting();
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const bool routing = tells_routing && routing_.Look(state),
+    const bool routing = tells_routing_ && routing_.Look(state),
                assignments = assignments_.Look(state), cluster = cluster_.Look(state, now);
     return routing || assignments || cluster;
   }));
-  if (tells_routing) routing_.Send();
+  if (tells_routing_) routing_.Send();
   assignments_.Send();
   cluster_.Send(now);
   return absl::OkStatus();

@@ -83,6 +83,7 @@ class Watches {
   std::vector<std::function<void()>> arrivals_ ABSL_GUARDED_BY(mutex_);
 
   // The thread's alone.
+  bool tells_routing_ = true;  // In the last round.
   RoutingWatchers routing_;
   AssignmentWatchers assignments_;
   ClusterWatchers cluster_;
