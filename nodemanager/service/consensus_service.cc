@@ -111,7 +111,6 @@ absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level) {
                                       absl::StrJoin(old, ", "), ". Update and start these first"));
 }
 
-// Watchers need not be woken: a stream looks at the state a few times a second.
 grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext*,
                                                  const v1::RaiseFeatureLevelRequest* request,
                                                  v1::RaiseFeatureLevelResponse* response) {
@@ -140,6 +139,7 @@ grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext*,
   spdlog::info("op=raise_feature_level from={} to={} actor=\"{}\" result=\"{}\"",
                now.feature_level(), level, request->actor(),
                status.ok() ? "ok" : base::Message(status));
+  if (status.ok() && on_level_) on_level_();
   return rpc::ToGrpc(status);
 }
 

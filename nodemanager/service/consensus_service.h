@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "nodemanager/replication/replicated_log.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
@@ -17,9 +19,11 @@ namespace onepiece::nodemanager {
 /// Blocking: changes wait for the log.
 class ConsensusService final : public v1::ConsensusService::Service {
  public:
-  /// `read_only` means what it means in NodeConfig.
-  explicit ConsensusService(ReplicatedLog& log, bool read_only = false)
-      : log_(log), read_only_(read_only) {}
+  /// `read_only` means what it means in NodeConfig. `on_level` is called when the feature level has
+  /// risen, so that watchers hear of it.
+  explicit ConsensusService(ReplicatedLog& log, bool read_only = false,
+                            std::function<void()> on_level = nullptr)
+      : log_(log), read_only_(read_only), on_level_(std::move(on_level)) {}
 
   grpc::Status GetReplica(grpc::ServerContext* context, const v1::GetReplicaRequest* request,
                           v1::ReplicaStatus* response) override;
@@ -44,6 +48,7 @@ class ConsensusService final : public v1::ConsensusService::Service {
  private:
   ReplicatedLog& log_;
   const bool read_only_;
+  const std::function<void()> on_level_;
   std::atomic<int> backups_{0};
 };
 

@@ -140,6 +140,8 @@ class Controller {
   [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
+  /// Wakes all watchers. For changes that this object did not propose.
+  void Notify();
   /// `listener` is called after every applied change and every change of the role, until it is
   /// replaced. It must not block and must not use this object. nullptr: nobody is called, and no
   /// call is under way any more.
@@ -168,7 +170,6 @@ class Controller {
   void CountEnd(const v1::AdvanceMove& step);
   void Reassign();
   bool ProposeAssignments() ABSL_EXCLUSIVE_LOCKS_REQUIRED(assign_mutex_);
-  void Notify();
   void Work(const std::stop_token& stop);
   base::Duration DoDuties();  // Returns the time until they are due again.
 

@@ -154,7 +154,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
        .dial_limit = base::Scaled(kDialLimit)},
       clock);
   ElasticityService elasticity(controller, config.node().read_only());
-  ConsensusService consensus(*log, config.node().read_only());
+  ConsensusService consensus(*log, config.node().read_only(), [&] { controller.Notify(); });
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.

@@ -432,6 +432,34 @@ class ServiceTest : public QObject {
     QVERIFY(base::Message(unknown).find("nm (knows ") != std::string::npos);
   }
 
+  void FeatureLevel_ThatRises_IsTold() {
+    server_.reset();
+    dir_ = std::make_unique<QTemporaryDir>();
+    {
+      ReplicatedLogOptions options{.data_dir = dir_->path().toStdString(), .name = "nm"};
+      options.paxos.version = 2;
+      const auto log = std::move(ReplicatedLog::Open(options)).value();
+      QVERIFY(log->Start("127.0.0.1:1").ok());
+      v1::Command command;
+      command.mutable_initialize()->set_cluster_id("test");
+      QVERIFY(testing::Eventually([&] { return log->Propose(command).ok(); }));
+      log->Stop();
+    }
+    server_ = std::make_unique<ServedNodeManager>(dir_->path().toStdString());
+    QCOMPARE(server_->log().Status().feature_level(), 2u);
+    int told = 0;
+    ConsensusService service(server_->log(), /*read_only=*/false, [&] { ++told; });
+    grpc::ServerContext context;
+    const v1::RaiseFeatureLevelRequest request;
+    v1::RaiseFeatureLevelResponse response;
+    QVERIFY(service.RaiseFeatureLevel(&context, &request, &response).ok());
+    QCOMPARE(response.level(), kCommandVersion);
+    QCOMPARE(told, 1);
+    // It has this level already.
+    QVERIFY(service.RaiseFeatureLevel(&context, &request, &response).ok());
+    QCOMPARE(told, 1);
+  }
+
   void FeatureLevel_NamesTheReplicasThatDoNotKnowIt() {
     v1::ReplicaStatus leader;
     leader.set_name("nm-1");
