@@ -466,17 +466,18 @@ absl::StatusOr<ElasticInput> Controller::NewestInput() {
   return *std::move(input);
 }
 
-std::optional<v1::Capacity> Controller::CapacityFor(const std::string& node_id) const {
-  std::optional<v1::Capacity> capacity;
+void Controller::FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const {
   Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(node_id);
-    if (known == state.nodes().end() || known->second.node().role() != v1::PROXY) return;
+    if (known == state.nodes().end()) return;
+    const v1::Node& node = known->second.node();
+    response.set_epoch(state.EpochOf(node.workflow_set()));
+    if (node.role() != v1::PROXY) return;
     reports_.Read([&](const Telemetry& telemetry) {
-      capacity = MakeCapacity(state, telemetry, known->second.node().workflow_set(), node_id);
+      *response.mutable_capacity() = MakeCapacity(state, telemetry, node.workflow_set(), node_id);
     });
-    if (capacity->pools().empty()) capacity.reset();
+    if (response.capacity().pools().empty()) response.clear_capacity();
   });
-  return capacity;
 }
 
 void Controller::WaitForChange(std::uint64_t seen, const std::stop_token& stop, base::Clock& clock,

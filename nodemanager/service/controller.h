@@ -135,9 +135,9 @@ class Controller {
   /// Errors: those of ReadNewest().
   [[nodiscard]] absl::StatusOr<ElasticInput> NewestInput();
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
-  /// What the proxy admits by. It is nullopt for a node that is no proxy, and while there are no
-  /// workflows.
-  [[nodiscard]] std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const;
+  /// Fills in the epoch of the routing table that the node goes by, and what it admits by. Only a
+  /// proxy gets a capacity, and none while there are no workflows.
+  void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
   /// Wakes all watchers. For changes that this object did not propose.

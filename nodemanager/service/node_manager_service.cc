@@ -142,13 +142,7 @@ grpc::ServerUnaryReactor* NodeManagerService::ReportNode(grpc::CallbackServerCon
 
 void NodeManagerService::FillIn(const std::string& node_id,
                                 v1::ReportNodeResponse& response) const {
-  controller_.Read([&](const StateMachine& state) {
-    const auto known = state.nodes().find(node_id);
-    if (known != state.nodes().end())
-      response.set_epoch(state.EpochOf(known->second.node().workflow_set()));
-  });
-  if (auto capacity = controller_.CapacityFor(node_id); capacity)
-    *response.mutable_capacity() = *std::move(capacity);
+  controller_.FillIn(node_id, response);
   for (const std::string& address : options_.addresses()) response.add_nodemanagers(address);
   response.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
 }

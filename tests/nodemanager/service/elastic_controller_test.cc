@@ -250,7 +250,7 @@ class ElasticControllerTest : public QObject {
   }
 
   void Proxies_AreToldTheCapacity_BeforeAnythingIsMeasured() {
-    const auto fresh = world_->controller().CapacityFor("proxy");
+    const auto fresh = world_->CapacityFor("proxy");
     QVERIFY(fresh.has_value());  // The proxy's slow start needs the pools.
     QCOMPARE(fresh->pools_size(), 2);
     for (const v1::PoolCapacity& pool : fresh->pools()) QCOMPARE(pool.workers(), 2);
@@ -258,7 +258,7 @@ class ElasticControllerTest : public QObject {
     for (const v1::StageCost& cost : fresh->costs()) QCOMPARE(cost.samples(), std::uint64_t{0});
     world_->node("proxy").jobs_per_s = kAsked;
     (void)PassUntil([] { return false; }, seconds(8));
-    const auto capacity = world_->controller().CapacityFor("proxy");
+    const auto capacity = world_->CapacityFor("proxy");
     QVERIFY(capacity.has_value());
     QCOMPARE(capacity->share(), 1.0);
     for (const v1::StageCost& cost : capacity->costs()) {
@@ -269,14 +269,14 @@ class ElasticControllerTest : public QObject {
     // A new leader knows the costs from the first reports.
     world_->FailOver();
     world_->Pass(ElasticWorld::kStep);
-    const auto again = world_->controller().CapacityFor("proxy");
+    const auto again = world_->CapacityFor("proxy");
     QVERIFY(again.has_value());
     for (const v1::StageCost& cost : again->costs()) QVERIFY(cost.samples() > 0);
-    QVERIFY(!world_->controller().CapacityFor(InstanceOf(kPoolA)).has_value());
-    QVERIFY(!world_->controller().CapacityFor("nobody").has_value());
+    QVERIFY(!world_->CapacityFor(InstanceOf(kPoolA)).has_value());
+    QVERIFY(!world_->CapacityFor("nobody").has_value());
     ElasticWorld empty(Quick());
     empty.Register(MakeNode("proxy", v1::PROXY));
-    QVERIFY(!empty.controller().CapacityFor("proxy").has_value());  // There are no workflows.
+    QVERIFY(!empty.CapacityFor("proxy").has_value());  // There are no workflows.
   }
 
  private:

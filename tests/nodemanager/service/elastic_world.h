@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,12 @@ class ElasticWorld {
 
   base::ManualClock& clock() { return clock_; }
   Controller& controller() { return *controller_; }
+  /// What the answer to the node's next report says that it admits by.
+  std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const {
+    v1::ReportNodeResponse response;
+    controller_->FillIn(node_id, response);
+    return response.has_capacity() ? std::optional(response.capacity()) : std::nullopt;
+  }
   ElasticityService& service() { return *service_; }
   Behaviour& node(const std::string& id) { return nodes_.at(id); }
 
