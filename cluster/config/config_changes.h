@@ -1,0 +1,34 @@
+// What differs between two configurations of a cluster, and which sections one has
+// (docs/configuration.md).
+//
+// Threading: may be called from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "onepiece/v1/cluster_config.pb.h"
+
+namespace onepiece::config {
+
+/// A change shows at most this many bytes of a value.
+inline constexpr std::size_t kMaxShownValue = 200;
+
+/// The sections: the names of ClusterConfig's fields, in their order.
+std::vector<std::string> ConfigSections();
+/// The sections that `config` has. A list has at least one element.
+std::vector<std::string> SectionsOf(const v1::ClusterConfig& config);
+/// Replaces the sections of `config` that `sections` names with those of `from`. A section that
+/// `from` does not have is emptied.
+/// Errors: INVALID_ARGUMENT (BAD_CONFIG) for a name that is no section.
+absl::Status ReplaceSections(const v1::ClusterConfig& from,
+                             const std::vector<std::string>& sections, v1::ClusterConfig& config);
+
+/// What differs, field by field, in the order of the fields. Elements of lists are compared by
+/// their names (an application by its id, a stage by its name), so their order does not matter
+/// unless they have none.
+std::vector<v1::ConfigChange> ConfigChanges(const v1::ClusterConfig& before,
+                                            const v1::ClusterConfig& after);
+
+}  // namespace onepiece::config
