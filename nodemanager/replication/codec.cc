@@ -265,6 +265,8 @@ absl::StatusOr<paxos::Message> DecodeMessage(v1::ReplicaMessage&& message, paxos
       return decode(message.mutable_join(), paxos::Join());
     case v1::ReplicaMessage::kTakeOver:
       return decode(message.mutable_take_over(), paxos::TakeOver());
+    case v1::ReplicaMessage::kReadIndexRequest:  // This program sends none.
+    case v1::ReplicaMessage::kReadIndex:
     case v1::ReplicaMessage::BODY_NOT_SET:
       break;
   }

@@ -268,6 +268,7 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return RaiseFeatureLevel(command.raise_feature_level(), time);
     case v1::Command::kBeginGeneration:
       return BeginGeneration(command.begin_generation(), time);
+    case v1::Command::kSetConfig:  // This program proposes none.
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
