@@ -50,6 +50,8 @@ constexpr char kProcesses[] =
 /// What the second one does to hosts, their file systems and cables. Needs root.
 constexpr char kHosts[] =
     "link_down,drop_packets,disk_full,shm_full,bit_flip,memory_limit,kill_database,kill_instance";
+/// What the third one does to all NodeManagers at once.
+constexpr char kDisasters[] = "all_disks_lost,majority_lost";
 constexpr int kLargestKib = 200 << 10;
 constexpr int kCancelPercent = 6;
 constexpr int kNotHere = 4;  // The run's exit code where a fault needs root or a package.
@@ -73,6 +75,7 @@ class LedgerChaosTest : public QObject {
     QTest::addColumn<QString>("faults");
     QTest::newRow("processes") << kProcesses;
     QTest::newRow("hosts") << kHosts;
+    QTest::newRow("disasters") << kDisasters;
   }
   void HurtCluster_KeepsEveryWord() {
     QFETCH(QString, faults);
@@ -89,6 +92,9 @@ class LedgerChaosTest : public QObject {
     int struck = 0;
     for (const auto& fault : report["faults"]) struck += fault.value("done", 0);
     QVERIFY(struck > 0);
+    // Only NodeManagers die in a disaster: no node was taken for dead, or its work would have been
+    // given to others.
+    if (faults == kDisasters) QCOMPARE(report.value("given_again", -1), 0);
   }
 
   // The tests below hold the run itself to its word: a sound cluster, and what it could hide.

@@ -93,6 +93,7 @@ std::vector<std::string> NamesOf(Role role) {
     case Role::kNodeManager:
       return {"nodemanager-1", "nodemanager-2", "nodemanager-3"};
     case Role::kMachine:
+    case Role::kGroup:
       return {};
   }
   return {};
@@ -264,6 +265,7 @@ const Population& Cluster::population() {
           static_cast<int>(NamesOf(static_cast<Role>(role)).size());
     }
     counts[static_cast<std::size_t>(Role::kMachine)] = 1;
+    counts[static_cast<std::size_t>(Role::kGroup)] = 1;
     return counts;
   }();
   return population;
@@ -293,6 +295,11 @@ std::vector<local::ProcessRecord> Cluster::Ready(Role role) const {
 bool Cluster::IsWhole(Role role) const { return Ready(role).size() == NamesOf(role).size(); }
 
 std::string Cluster::DataDirOf(const std::string& node) const { return data_.path + "/" + node; }
+
+absl::Status Cluster::SignalSupervisor(int signal) const {
+  if (::kill(supervisor_.pid, signal) == 0) return absl::OkStatus();
+  return Failed("NO_SUPERVISOR", "kill", errno);
+}
 
 absl::Status Cluster::MoveClock(const std::string& node, std::int64_t by_s) const {
   const std::string path = options_.folder + "/clocks/" + node, part = path + ".part";

@@ -66,6 +66,11 @@ class Cluster {
   [[nodiscard]] bool IsWhole(Role role) const;
 
   [[nodiscard]] std::string DataDirOf(const std::string& node) const;
+  [[nodiscard]] const std::string& folder() const { return options_.folder; }
+  /// Where the cluster's programs are, without wrappers.
+  [[nodiscard]] const std::string& bin_dir() const { return options_.bin_dir; }
+  /// Stopped, the supervisor does not see that its processes end.
+  absl::Status SignalSupervisor(int signal) const;
   /// Moves the node's wall clock to so many seconds from the true time. REQUIRES: Needs::clocks.
   absl::Status MoveClock(const std::string& node, std::int64_t by_s) const;
   /// The node's host. REQUIRES: Needs::hosts.

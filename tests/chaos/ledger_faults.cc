@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "cluster/base/status.h"
+#include "tests/chaos/ledger_disaster.h"
 
 namespace onepiece::ledger {
 namespace {
@@ -198,6 +199,10 @@ std::unique_ptr<Fault> MakeFault(Kind kind) {
       return std::make_unique<ClockJump>();
     case Kind::kMemoryLimit:
       return std::make_unique<MemoryLimit>();
+    case Kind::kAllDisksLost:
+      return MakeAllDisksLost();
+    case Kind::kMajorityLost:
+      return MakeMajorityLost();
   }
   return nullptr;
 }

@@ -139,7 +139,8 @@ class LedgerNemesis {
   }
 
   bool IsAllowed(const Injury& injury) {
-    if (injury.role == Role::kNodeManager) return patient_.IsWhole(Role::kNodeManager);
+    if (injury.role == Role::kNodeManager || injury.role == Role::kGroup)
+      return patient_.IsWhole(Role::kNodeManager);
     if (!TouchesDatabases(injury)) return true;
     return Now() >= suffered_until_ && patient_.IsWhole(Role::kDatabase) && HaveTheirCopies();
   }

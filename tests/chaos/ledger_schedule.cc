@@ -26,6 +26,8 @@ struct Suffering {
   milliseconds until;
 };
 
+bool IsManagers(Role role) { return role == Role::kNodeManager || role == Role::kGroup; }
+
 bool IsDatabases(Role role) { return role == Role::kDatabase || role == Role::kMachine; }
 
 bool KeepsRules(const Injury& injury, const std::vector<Suffering>& suffering,
@@ -35,6 +37,8 @@ bool KeepsRules(const Injury& injury, const std::vector<Suffering>& suffering,
     if (other.until <= injury.at) continue;
     if (IsDatabases(injury.role) && IsDatabases(other.role)) return false;
     if (other.role == injury.role && other.victim == injury.victim) return false;
+    const bool group = injury.role == Role::kGroup || other.role == Role::kGroup;
+    if (group && IsManagers(injury.role) && IsManagers(other.role)) return false;
     managers += other.role == Role::kNodeManager ? 1 : 0;
   }
   const int all = population[static_cast<std::size_t>(Role::kNodeManager)];
@@ -84,6 +88,16 @@ std::vector<FaultKind> MakeFaultKinds() {
       {"bit_flip", Kind::kBitFlip, {Role::kDatabase}, none, none},
       {"clock_jump", Kind::kClockJump, all, milliseconds(2'000), milliseconds(10'000)},
       {"memory_limit", Kind::kMemoryLimit, nodes, milliseconds(1'000), milliseconds(5'000)},
+      {"all_disks_lost",
+       Kind::kAllDisksLost,
+       {Role::kGroup},
+       milliseconds(500),
+       milliseconds(5'000)},
+      {"majority_lost",
+       Kind::kMajorityLost,
+       {Role::kGroup},
+       milliseconds(500),
+       milliseconds(5'000)},
   };
 }
 
@@ -101,6 +115,8 @@ std::string_view NameOf(Role role) {
       return "nodemanager";
     case Role::kMachine:
       return "machine";
+    case Role::kGroup:
+      return "group";
   }
   return "?";
 }
@@ -135,7 +151,9 @@ std::string ToText(const Injury& injury) {
   return text;
 }
 
-milliseconds RecoveryOf(Role role) { return milliseconds(IsDatabases(role) ? 15'000 : 5'000); }
+milliseconds RecoveryOf(Role role) {
+  return milliseconds(IsDatabases(role) || role == Role::kGroup ? 15'000 : 5'000);
+}
 
 std::vector<Injury> MakeSchedule(std::uint64_t seed, milliseconds length,
                                  const std::vector<FaultKind>& faults, const Population& population,

@@ -4,7 +4,8 @@
 //   - At most one database suffers at a time. With copies = 2 and both gone, results may be lost.
 //     A database counts as suffering until kRecovery after its fault has ended. Faults of the whole
 //     machine count as a database's.
-//   - Never a majority of the NodeManagers suffers at a time.
+//   - Never a majority of the NodeManagers suffers at a time, unless all of them do: then no other
+//     fault of a NodeManager strikes.
 //   - A process suffers one fault at a time.
 // The run adds what a schedule cannot know: it strikes a database only once the databases have
 // their copies again (ledger_run.h).
@@ -20,21 +21,23 @@
 
 namespace onepiece::ledger {
 
-enum class Role : std::uint8_t { kDatabase, kInstance, kProxy, kNodeManager, kMachine };
-inline constexpr int kRoles = 5;
-/// Returns the role as the cluster spells it: "database".
+enum class Role : std::uint8_t { kDatabase, kInstance, kProxy, kNodeManager, kMachine, kGroup };
+inline constexpr int kRoles = 6;
+/// Returns the role as the cluster spells it: "database". kGroup is all NodeManagers together.
 std::string_view NameOf(Role role);
 
 enum class Kind : std::uint8_t {
-  kKill,         ///< SIGKILL. The supervisor restarts the process.
-  kStop,         ///< SIGSTOP, then SIGCONT.
-  kLinkDown,     ///< The cable of the process's host is pulled.
-  kDropPackets,  ///< Its host loses what arrives, or what it sends.
-  kDiskFull,     ///< The file system of its data directory has no room.
-  kShmFull,      ///< /dev/shm has no room.
-  kBitFlip,      ///< It is killed, and one bit of its journal or of a spilled result is flipped.
-  kClockJump,    ///< Its wall clock jumps, and jumps back.
-  kMemoryLimit,  ///< It can allocate 8 MiB more.
+  kKill,          ///< SIGKILL. The supervisor restarts the process.
+  kStop,          ///< SIGSTOP, then SIGCONT.
+  kLinkDown,      ///< The cable of the process's host is pulled.
+  kDropPackets,   ///< Its host loses what arrives, or what it sends.
+  kDiskFull,      ///< The file system of its data directory has no room.
+  kShmFull,       ///< /dev/shm has no room.
+  kBitFlip,       ///< It is killed, and one bit of its journal or of a spilled result is flipped.
+  kClockJump,     ///< Its wall clock jumps, and jumps back.
+  kMemoryLimit,   ///< It can allocate 8 MiB more.
+  kAllDisksLost,  ///< The NodeManagers' disks are lost, and the group is restored from a backup.
+  kMajorityLost,  ///< All of their disks but one are lost, and the group is recovered from it.
 };
 
 struct FaultKind {

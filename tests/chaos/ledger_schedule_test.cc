@@ -15,8 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 
-/// By Role: databases, instances, proxies, NodeManagers, the machine.
-const Population kAll = {2, 4, 2, 3, 1};
+/// By Role: databases, instances, proxies, NodeManagers, the machine, the NodeManagers' group.
+const Population kAll = {2, 4, 2, 3, 1, 1};
 
 std::vector<Injury> ScheduleOf(std::uint64_t seed, const std::string& faults = "all") {
   return MakeSchedule(seed, minutes(20), *ParseFaults(faults), kAll);
@@ -98,6 +98,20 @@ class LedgerScheduleTest : public QObject {
     QCOMPARE(seen, most);
   }
 
+  void LossOfTheGroup_ComesAlone() {
+    int losses = 0;
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const auto schedule = ScheduleOf(seed, "kill_nodemanager,stop_nodemanager,majority_lost");
+      for (std::size_t i = 0; i < schedule.size(); ++i) {
+        if (schedule[i].role != Role::kGroup) continue;
+        ++losses;
+        for (std::size_t j = 0; j < schedule.size(); ++j)
+          QVERIFY(i == j || !Overlap(schedule[i], schedule[j]));
+      }
+    }
+    QVERIFY(losses > 0);
+  }
+
   void EveryFault_AndEveryVictim_Comes() {
     std::set<std::string_view> faults;
     std::set<std::pair<Role, int>> victims;
@@ -116,7 +130,7 @@ class LedgerScheduleTest : public QObject {
     std::size_t roles = 0;
     for (const FaultKind& kind : FaultKinds()) roles += kind.roles.size();
     QCOMPARE(sufferers.size(), roles);
-    QCOMPARE(victims.size(), std::size_t{2 + 4 + 2 + 3 + 1});
+    QCOMPARE(victims.size(), std::size_t{2 + 4 + 2 + 3 + 1 + 1});
   }
 
   void Rate_IsThatOfTheFaults_data() {
@@ -127,7 +141,7 @@ class LedgerScheduleTest : public QObject {
   void Rate_IsThatOfTheFaults() {
     QFETCH(double, per_minute);
     // So many processes that the rules hardly ever forbid an injury.
-    const Population many = {0, 1000, 0, 0, 0};
+    const Population many = {0, 1000, 0, 0, 0, 0};
     const auto schedule =
         MakeSchedule(7, minutes(300), *ParseFaults("kill_instance"), many, per_minute);
     const double rate = static_cast<double>(schedule.size()) / 300;
