@@ -1,5 +1,5 @@
 // `onepiece bench elastic`: measures what disaggregation and moving instances save, in the
-// simulator and in embedded clusters.
+// simulator and in embedded clusters, and how a large fleet follows its load.
 #pragma once
 
 #include <functional>
@@ -26,5 +26,12 @@ absl::StatusOr<BenchReport> RunSimulatedElasticBench(
 /// Errors: those of local::Up, CANCELLED.
 absl::StatusOr<BenchReport> RunClusterElasticBench(
     double seconds, std::stop_token stop, const std::function<void(const std::string&)>& say);
+
+/// The row elastic.fleet.swap: how long the policy takes to move a fleet of 200 light instances
+/// after a load that changes places, with a real NodeManager.
+///
+/// Errors: CANCELLED, DEADLINE_EXCEEDED (it says how far the pools are).
+absl::StatusOr<BenchReport> RunFleetElasticBench(
+    const std::stop_token& stop, const std::function<void(const std::string&)>& say);
 
 }  // namespace onepiece::bench

@@ -1,6 +1,8 @@
 // `onepiece-bench`, which `onepiece bench hop|elastic|ring|fabric` runs: measures this machine, and
 // the ring and the fabric beside other transports. It is a program of its own, so that no product
 // links the peers' libraries.
+#include <spdlog/spdlog.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -48,26 +50,34 @@ void AddHop(CLI::App& app, terminal::Output& output) {
 }
 
 struct ElasticArguments {
-  bool sim = false, cluster = false;
+  bool sim = false, cluster = false, fleet = false;
   double seconds = 60;
 };
 
 absl::StatusOr<BenchReport> MeasureElastic(const terminal::Output& output,
                                            const ElasticArguments& arguments) {
   const auto say = [&output](const std::string& what) { output.Say(what); };
+  const bool all = !arguments.sim && !arguments.cluster && !arguments.fleet;
   BenchReport report;
-  if (!arguments.cluster) {
+  const auto add = [&report](const BenchReport& more) {
+    report.results.insert(report.results.end(), more.results.begin(), more.results.end());
+  };
+  if (all || arguments.sim) {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string path,
                               local::ResourcePath("profiles/wan21-i2v-14b.yaml"));
     v1::SimulationProfile profile;
     ONEPIECE_RETURN_IF_ERROR(config::LoadYamlFile(path, &profile));
     ONEPIECE_ASSIGN_OR_RETURN(report, RunSimulatedElasticBench(profile, say));
   }
-  if (!arguments.sim) {
-    const terminal::Interrupt interrupt;
+  const terminal::Interrupt interrupt;
+  if (all || arguments.fleet) {
+    ONEPIECE_ASSIGN_OR_RETURN(const BenchReport more, RunFleetElasticBench(interrupt.token(), say));
+    add(more);
+  }
+  if (all || arguments.cluster) {
     ONEPIECE_ASSIGN_OR_RETURN(const BenchReport more,
                               RunClusterElasticBench(arguments.seconds, interrupt.token(), say));
-    report.results.insert(report.results.end(), more.results.begin(), more.results.end());
+    add(more);
   }
   return report;
 }
@@ -78,9 +88,9 @@ void AddElastic(CLI::App& app, terminal::Output& output) {
       "elastic",
       "Device seconds reserved per job: stages on instances that move, against the fused workflow "
       "and stages that stay; simulated, then in embedded clusters; takes a quarter of an hour");
-  CLI::Option* sim = elastic->add_flag("--sim", arguments->sim, "The simulated rows only");
-  elastic->add_flag("--cluster", arguments->cluster, "The rows of embedded clusters only")
-      ->excludes(sim);
+  elastic->add_flag("--sim", arguments->sim, "The simulated rows");
+  elastic->add_flag("--fleet", arguments->fleet, "200 light instances that follow their load");
+  elastic->add_flag("--cluster", arguments->cluster, "The rows of embedded clusters");
   elastic->add_option("--seconds", arguments->seconds, "Length of a load on an embedded cluster")
       ->check(CLI::Range(10, 600))
       ->capture_default_str();
@@ -144,6 +154,7 @@ std::optional<int> RunAsPart(const std::vector<std::string>& arguments) {
 
 int Main(int argc, char** argv) {
   if (const auto code = RunAsPart({argv + 1, argv + argc}); code.has_value()) return *code;
+  spdlog::set_level(spdlog::level::warn);  // What light nodes tell of themselves is many lines.
   CLI::App app{"Measure this machine", "onepiece bench"};
   terminal::Output output;
   app.require_subcommand(1);
