@@ -53,6 +53,12 @@ absl::Status LogQueue::PushRequest(std::shared_ptr<LogRequest> request) {
   return absl::OkStatus();
 }
 
+void LogQueue::Wake() {
+  const base::MutexLock lock(mutex_);
+  inputs_.woken = true;
+  pushed_.NotifyOne();
+}
+
 LogInputs LogQueue::Take() {
   const base::MutexLock lock(mutex_);
   return std::exchange(inputs_, {});
@@ -61,7 +67,8 @@ LogInputs LogQueue::Take() {
 LogInputs LogQueue::WaitAndTake(const std::stop_token& stop, base::Duration limit) {
   base::MutexLock lock(mutex_);
   pushed_.WaitFor(lock, stop, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !inputs_.messages.empty() || !inputs_.requests.empty() || inputs_.group != GroupId{};
+    return inputs_.woken || !inputs_.messages.empty() || !inputs_.requests.empty() ||
+           inputs_.group != GroupId{};
   });
   return std::exchange(inputs_, {});
 }

@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <functional>
-#include <future>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,17 +24,30 @@ namespace onepiece::nodemanager {
 struct LogRequest {
   /// Begins the request on the log's thread. Returns the slot whose entry answers the request. No
   /// slot means that it is answered when all that it did is durable.
+  /// Null when the request asks for a snapshot. It is then answered when a snapshot of what is
+  /// applied now is durable.
   std::function<absl::StatusOr<paxos::Slot>(paxos::Replica&, paxos::Time, paxos::Outputs&)> begin;
   std::shared_ptr<const std::string> payload;  ///< The command's bytes, or null.
   bool appends = false;                        ///< It waits while the log has no room.
-  std::atomic<bool> abandoned{false};          ///< True when nobody waits for the answer any more.
-  std::promise<absl::StatusOr<v1::CommandResult>> answer;
+  /// Called once, on any thread. It must not block.
+  std::function<void(absl::StatusOr<v1::CommandResult>)> answer;
+
+  /// Answers, unless that was done before. Thread-safe.
+  void Finish(absl::StatusOr<v1::CommandResult> result) {
+    if (!finished_.exchange(true)) answer(std::move(result));
+  }
+  /// True when nobody waits for the answer any more.
+  [[nodiscard]] bool finished() const { return finished_.load(); }
+
+ private:
+  std::atomic<bool> finished_{false};
 };
 
 /// What came in between two steps of the log's thread.
 struct LogInputs {
   std::vector<paxos::Message> messages;
   std::vector<std::shared_ptr<LogRequest>> requests;
+  bool woken = false;  ///< Wake() was called.
   /// The group that has asked a new replica to join, if any.
   std::string cluster_id;
   GroupId group;
@@ -55,6 +68,8 @@ class LogQueue {
   void PushInvitation(const std::string& cluster_id, GroupId group);
   /// Errors: UNAVAILABLE (NOT_LEADER) while the queue is closed, RESOURCE_EXHAUSTED (LOG_BUSY).
   absl::Status PushRequest(std::shared_ptr<LogRequest> request);
+  /// Ends a wait although nothing has come in.
+  void Wake();
   /// Takes all that is there. Never blocks.
   LogInputs Take();
   /// Waits until something is there, `limit` has passed or `stop` is requested, and then takes all.

@@ -14,6 +14,7 @@
 #include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/codec.h"
 #include "nodemanager/replication/group_probe.h"
+#include "nodemanager/replication/log_errors.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -29,17 +30,6 @@ constexpr std::uint64_t kMaxHaltedSlots = 1 << 16;
 // At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
-absl::Status Lost(std::string_view why) {
-  return base::MakeError(absl::StatusCode::kUnavailable, "OUTCOME_UNKNOWN",
-                         absl::StrCat("the command may still be applied (", std::string(why),
-                                      "): ask again with the same request_id"));
-}
-
-absl::Status LogBusy() {
-  return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
-                         "too many commands wait to be chosen: try again later");
-}
-
 }  // namespace
 
 ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base::Clock& clock)
@@ -50,7 +40,8 @@ ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base
           {.receive = [this](paxos::Message message) { queue_.PushMessage(std::move(message)); },
            .invited = [this](const std::string& cluster_id,
                              GroupId group) { queue_.PushInvitation(cluster_id, group); }},
-          clock) {}
+          clock),
+      applier_(options_.paxos.version, [this] { queue_.Wake(); }) {}
 
 absl::Status ReplicaDriver::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(store_, Store::Open(options_.data_dir));
@@ -62,16 +53,13 @@ absl::Status ReplicaDriver::Open() {
   const paxos::Snapshot& snapshot = state_->snapshot;
   if (snapshot.index == paxos::Slot{} || snapshot.state == nullptr || snapshot.state->empty())
     return absl::OkStatus();
-  const base::MutexLock machine_lock(machine_mutex_);
-  const absl::Status status = machine_.Restore(*snapshot.state);
+  const absl::Status status = applier_.Open(snapshot);
   if (base::GetReason(status).reason == "NEWER_VERSION") {
     // The replica starts all the same, because its group may not choose anything without its vote.
     SetNewerVersion(absl::StrCat("the snapshot of slot ", snapshot.index.value));
     return absl::OkStatus();
   }
-  if (!status.ok()) return base::Annotate(status, options_.data_dir);
-  applied_ = snapshot.index;
-  return absl::OkStatus();
+  return status.ok() ? status : base::Annotate(status, options_.data_dir);
 }
 
 absl::Status ReplicaDriver::CheckIdentity() const {
@@ -167,6 +155,7 @@ absl::Status ReplicaDriver::Start(const std::string& address) {
   // begin a group.
   const bool asks = !state_ && !alone && options_.bootstrap;
   if (!asks) ONEPIECE_RETURN_IF_ERROR(MakeReplica(alone));
+  applier_.Start();
   thread_ = std::jthread([this, asks](const std::stop_token& stop) {
     if (!asks || AwaitOthers(stop)) Run(stop);
   });
@@ -201,11 +190,13 @@ absl::Status ReplicaDriver::MakeReplica(bool begins) {
   return absl::OkStatus();
 }
 
-// The queue is closed first, so that the thread answers every request that was let in.
+// The queue is closed first, so that the thread answers every request that was let in. The Applier
+// ends last, and answers what was chosen before.
 void ReplicaDriver::Stop() {
   queue_.Close();
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
+  applier_.Stop();
   transport_.Stop();
 }
 
@@ -222,17 +213,6 @@ ReplicaView ReplicaDriver::View() const {
 void ReplicaDriver::See(absl::FunctionRef<void(const ReplicaView&)> see) const {
   const base::MutexLock lock(replica_mutex_);
   see(View());
-}
-
-void ReplicaDriver::ReadMachine(
-    absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const {
-  const base::MutexLock lock(machine_mutex_);
-  read(machine_, applied_);
-}
-
-paxos::Slot ReplicaDriver::applied() const {
-  const base::MutexLock lock(machine_mutex_);
-  return applied_;
 }
 
 absl::Status ReplicaDriver::NotLeader() const {
@@ -271,14 +251,6 @@ std::vector<std::string> ReplicaDriver::OtherAddresses() const {
   return addresses;
 }
 
-absl::Status ReplicaDriver::TakeSnapshot(paxos::Replica& replica, paxos::Outputs& out) {
-  if (halted_)
-    return base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION", newer_);
-  if (replica.snapshot() == nullptr || replica.snapshot()->index < applied_)
-    replica.TakeSnapshot(applied_, SerializeState(), out);
-  return absl::OkStatus();
-}
-
 void ReplicaDriver::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (store_ == nullptr) {
@@ -288,8 +260,10 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
     Step(WaitForInputs(stop));
     CarryOut();
   }
-  FailWaiting(Lost("this NodeManager ends"));
-  for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
+  FailWaiting(OutcomeUnknown("this NodeManager ends"));
+  FailSnapshots(OutcomeUnknown("this NodeManager ends"));
+  AnswerRefused();
+  for (const auto& request : queue_.Take().requests) request->Finish(NotLeader());
   // The replica may still be ready. Without `closing_` PublishRole() would begin another term after
   // it has told the end of this one.
   closing_ = true;
@@ -316,25 +290,32 @@ LogInputs ReplicaDriver::WaitForInputs(const std::stop_token& stop) {
 void ReplicaDriver::Step(LogInputs inputs) {
   if (inputs.group != GroupId{}) JoinGroup(inputs.cluster_id, inputs.group);
   if (store_ == nullptr) {
-    for (const auto& request : inputs.requests) request->answer.set_value(NotLeader());
+    for (const auto& request : inputs.requests) request->Finish(NotLeader());
     return;
   }
+  StepReplica(inputs);
+  AnswerRefused();
+}
+
+void ReplicaDriver::StepReplica(LogInputs& inputs) {
   const base::MutexLock lock(replica_mutex_);
   const paxos::Time now = BootNow();
+  TakeReport(now);
   for (const paxos::Message& message : std::exchange(to_self_, {}))
     replica_->Receive(now, message, out_);
-  for (const paxos::Message& message : inputs.messages) {
-    if (!MustIgnore(message)) replica_->Receive(now, message, out_);
-  }
+  for (paxos::Message& message : inputs.messages) Receive(message, now);
   std::vector<std::shared_ptr<LogRequest>> requests = std::exchange(deferred_, {});
   requests.insert(requests.end(), inputs.requests.begin(), inputs.requests.end());
   for (std::shared_ptr<LogRequest>& request : requests) Begin(std::move(request), now);
   // Messages come before the tick. Otherwise a heartbeat that waited in the queue while the disk
   // synced would be too late, and each slow sync would begin an election.
   if (now >= replica_->next_deadline()) replica_->Tick(now, out_);
-  // The term ends here, before the entries of this step are applied. So no reader under this term
-  // sees what another leader has done.
-  if (out_.lost_leadership || !replica_->IsReady()) term_ = {};
+  // The term ends here, before the Applier gets the entries of this step. So no reader under this
+  // term sees what another leader has done.
+  if (out_.lost_leadership || !replica_->IsReady()) {
+    term_ = {};
+    ready_at_ = {};
+  }
   KeepTail(out_.writes.accepted);
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
     leader_ = leader;
@@ -343,25 +324,73 @@ void ReplicaDriver::Step(LogInputs inputs) {
 }
 
 void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) {
-  if (request->abandoned) return;
+  if (request->finished()) return;
+  if (request->begin == nullptr) return BeginSnapshot(std::move(request));
   // Once a request found no room, the log counts as full for those after it. So appends keep their
   // order.
-  const bool full = request->appends && !deferred_.empty();
+  const bool full = request->appends && (!deferred_.empty() || !applier_.HasRoom());
   const absl::StatusOr<paxos::Slot> slot = full ? LogBusy() : request->begin(*replica_, now, out_);
   // A request that finds no room waits and does not fail, because room comes as soon as followers
   // answer.
   if (!slot.ok() && request->appends && base::GetReason(slot.status()).reason == "LOG_BUSY" &&
       deferred_.size() < kMaxDeferred) {
-    // Only a message can make room, and the step that takes it tries the request again.
+    // Only a message or the Applier can make room. The step that follows tries the request again.
     deferred_.push_back(std::move(request));
   } else if (!slot.ok()) {
-    request->answer.set_value(
-        base::GetReason(slot.status()).reason == "NOT_LEADER" ? NotLeader(View()) : slot.status());
+    const bool leads = base::GetReason(slot.status()).reason != "NOT_LEADER";
+    refused_.emplace_back(std::move(request), leads ? slot.status() : NotLeader(View()));
   } else if (*slot == paxos::Slot{}) {
     begun_.push_back(std::move(request));
   } else {
     waiting_.emplace(*slot, std::move(request));
   }
+}
+
+// Takes what the Applier has to say.
+void ReplicaDriver::TakeReport(paxos::Time now) {
+  const Applier::Report report = applier_.TakeReport();
+  if (!report.newer.empty() && !halted_) {
+    SetNewerVersion(report.newer);
+    replica_->RefuseToLead(now, out_);
+    FailSnapshots(base::MakeError(absl::StatusCode::kFailedPrecondition, "NEWER_VERSION", newer_));
+  }
+  if (!report.state) return;
+  state_asked_ = false;
+  replica_->TakeSnapshot(report.state->slot, report.state->bytes, out_);
+  const paxos::Slot held =
+      replica_->snapshot() != nullptr ? replica_->snapshot()->index : paxos::Slot{};
+  for (auto& [slot, request] : std::exchange(snapshots_, {})) {
+    if (slot <= held) {
+      begun_.push_back(std::move(request));
+    } else {
+      // It was asked for after the Applier had looked.
+      BeginSnapshot(std::move(request));
+    }
+  }
+}
+
+void ReplicaDriver::BeginSnapshot(std::shared_ptr<LogRequest> request) {
+  if (request->finished()) return;
+  if (halted_) {
+    refused_.emplace_back(std::move(request), base::MakeError(absl::StatusCode::kFailedPrecondition,
+                                                              "NEWER_VERSION", newer_));
+    return;
+  }
+  const paxos::Slot applied = applier_.applied();
+  if (replica_->snapshot() != nullptr && replica_->snapshot()->index >= applied)
+    return begun_.push_back(std::move(request));
+  snapshots_.emplace_back(applied, std::move(request));
+  state_asked_ = true;
+  applier_.AskForState();
+}
+
+// While too much waits to be applied, an Accept counts as a heartbeat only. The leader goes on to
+// hear this replica, and sends the entries again.
+void ReplicaDriver::Receive(paxos::Message& message, paxos::Time now) {
+  if (MustIgnore(message)) return;
+  auto* accept = std::get_if<paxos::Accept>(&message.body);
+  if (accept != nullptr && !applier_.HasRoom()) accept->entries.clear();
+  replica_->Receive(now, message, out_);
 }
 
 bool ReplicaDriver::MustIgnore(const paxos::Message& message) const {
@@ -428,17 +457,15 @@ void ReplicaDriver::CarryOut() {
   }
   out_.late.clear();
   transport_.Send(std::move(to_others));
-  for (const auto& request : std::exchange(begun_, {}))
-    request->answer.set_value(v1::CommandResult());
-  Apply();
-  // Apply() comes first. It answers what this step still chose, so only the rest has an unknown
-  // outcome.
-  if (std::exchange(out_.lost_leadership, false)) FailWaiting(Lost("the leadership was lost"));
+  for (const auto& request : std::exchange(begun_, {})) request->Finish(v1::CommandResult());
+  FeedApplier();
+  // FeedApplier() comes first. It takes the requests whose commands this step still chose, so only
+  // the rest has an unknown outcome.
+  if (std::exchange(out_.lost_leadership, false))
+    FailWaiting(OutcomeUnknown("the leadership was lost"));
   UpdatePeers();
-  // A ready leader gets its term only after Apply(). So whoever reads under that term sees all that
-  // earlier leaders chose.
   PublishRole();
-  TakeDueSnapshot();
+  AskForDueSnapshot();
 }
 
 void ReplicaDriver::UpdatePeers() {
@@ -450,82 +477,49 @@ void ReplicaDriver::UpdatePeers() {
   transport_.SetPeers(members_, OtherAddresses());
 }
 
-void ReplicaDriver::TakeDueSnapshot() {
-  if (halted_) return;
+void ReplicaDriver::AskForDueSnapshot() {
+  if (halted_ || state_asked_) return;
+  const paxos::Slot applied = applier_.applied();
   {
     const base::MutexLock lock(replica_mutex_);
     const auto& snapshot = replica_->snapshot();
-    if (applied_ < (snapshot ? snapshot->index : paxos::Slot{}) + options_.snapshot_every) return;
+    if (applied < (snapshot ? snapshot->index : paxos::Slot{}) + options_.snapshot_every) return;
+    // After a disk failure the replica may not know yet that it is chosen.
+    if (applied > replica_->chosen()) return;
   }
-  // The state is serialised before the replica is locked, so that callers need not wait for that.
-  std::shared_ptr<const std::string> state = SerializeState();
-  const base::MutexLock lock(replica_mutex_);
-  replica_->TakeSnapshot(applied_, std::move(state), out_);
+  state_asked_ = true;
+  applier_.AskForState();
 }
 
-void ReplicaDriver::Apply() {
+// Hands over what is chosen, with the requests that wait for it.
+void ReplicaDriver::FeedApplier() {
   if (out_.restore == nullptr && out_.chosen.empty()) return;
-  std::vector<std::pair<std::shared_ptr<LogRequest>, v1::CommandResult>> answers;
-  std::string newer;  // Describes what cannot be applied.
-  {
-    const base::MutexLock lock(machine_mutex_);
-    if (out_.restore != nullptr && out_.restore->index > applied_) newer = Restore(*out_.restore);
-    for (const paxos::ChosenEntry& chosen : out_.chosen) {
-      // After a disk failure the replica was made anew, and hands out slots that are applied
-      // already.
-      if (chosen.slot <= applied_) continue;
-      if (halted_ || !newer.empty()) break;
-      v1::CommandResult result;
-      if (!ApplyEntry(chosen.entry, result)) {
-        newer = absl::StrCat("slot ", chosen.slot.value, " (version ", chosen.entry.version, ")");
-        break;
-      }
-      applied_ = chosen.slot;
-      const auto [begin, end] = waiting_.equal_range(chosen.slot);
-      for (auto it = begin; it != end;) {
-        // After a lost leadership the slot may hold another leader's entry. A command of ours is
-        // recognised by its payload, which is the same object. A no-op is like any other, so it is
-        // not trusted then.
-        const bool ours = it->second->payload == chosen.entry.payload &&
-                          (it->second->payload != nullptr || !out_.lost_leadership);
-        if (ours) answers.emplace_back(it->second, result);
-        it = ours ? waiting_.erase(it) : std::next(it);
-      }
-    }
+  std::vector<Applier::Task> tasks;
+  tasks.reserve(out_.chosen.size() + 1);
+  if (out_.restore != nullptr) tasks.push_back({.restore = std::move(out_.restore)});
+  for (paxos::ChosenEntry& chosen : out_.chosen) {
+    std::vector<std::shared_ptr<LogRequest>> requests = TakeWaiting(chosen);
+    tasks.push_back({.chosen = std::move(chosen), .requests = std::move(requests)});
   }
-  // A halted replica drops its chosen entries here and keeps `applied_`. They stay in the log for a
-  // newer program.
   out_.restore.reset();
   out_.chosen.clear();
-  for (const auto& [request, result] : answers) request->answer.set_value(result);
-  if (!newer.empty()) Halt(newer);
+  applier_.Push(std::move(tasks));
 }
 
-std::string ReplicaDriver::Restore(const paxos::Snapshot& snapshot) {
-  if (!machine_.Restore(*snapshot.state).ok())
-    return absl::StrCat("the snapshot of slot ", snapshot.index.value);
-  applied_ = snapshot.index;
-  return "";
-}
-
-bool ReplicaDriver::ReadCommand(const std::string& payload, v1::Command& command) {
-  return command.ParseFromString(payload) && command.change_case() != v1::Command::CHANGE_NOT_SET;
-}
-
-bool ReplicaDriver::ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result) {
-  if (entry.version > options_.paxos.version) return false;
-  if (entry.kind != paxos::LogEntry::Kind::kCommand) return true;
-  v1::Command command;
-  if (!ReadCommand(*entry.payload, command)) return false;
-  result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);
-  return true;
-}
-
-void ReplicaDriver::Halt(const std::string& what) {
-  if (halted_) return;
-  const base::MutexLock lock(replica_mutex_);
-  SetNewerVersion(what);
-  replica_->RefuseToLead(BootNow(), out_);
+std::vector<std::shared_ptr<LogRequest>> ReplicaDriver::TakeWaiting(
+    const paxos::ChosenEntry& chosen) {
+  std::vector<std::shared_ptr<LogRequest>> taken;
+  const auto [begin, end] = waiting_.equal_range(chosen.slot);
+  for (auto it = begin; it != end;) {
+    // After a lost leadership the slot may hold another leader's entry. A command of ours is
+    // recognised by its payload, which is the same object. A no-op is like any other, so it is not
+    // trusted then.
+    const bool ours = it->second->payload == chosen.entry.payload &&
+                      (it->second->payload != nullptr || !out_.lost_leadership);
+    if (ours) taken.push_back(std::move(it->second));
+    it = ours ? waiting_.erase(it) : std::next(it);
+  }
+  return taken;
 }
 
 void ReplicaDriver::SetNewerVersion(const std::string& what) {
@@ -548,19 +542,22 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
     health_ = v1::ReplicaStatus::DISK_FAILED;
     health_detail_ = base::Message(why);
     term_ = {};
+    ready_at_ = {};
     replica_.reset();
   }
   store_.reset();
   out_ = {};
   to_self_.clear();
-  FailWaiting(Lost("the disk failed"));
+  FailWaiting(OutcomeUnknown("the disk failed"));
+  FailSnapshots(OutcomeUnknown("the disk failed"));
+  AnswerRefused();
   PublishRole();
 }
 
 void ReplicaDriver::Recover(const std::stop_token& stop) {
   clock_.Pause(stop, backoff_);
   backoff_ = std::clamp(backoff_ * 2, kBackoffMin, kBackoffMax);
-  for (const auto& request : queue_.Take().requests) request->answer.set_value(NotLeader());
+  for (const auto& request : queue_.Take().requests) request->Finish(NotLeader());
   if (stop.stop_requested()) return;
   absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options_.data_dir);
   if (store.ok() && (!(*store)->identity() || (*store)->identity()->replica != id_)) {
@@ -581,35 +578,46 @@ void ReplicaDriver::Recover(const std::stop_token& stop) {
     transport_.SetGroup(identity_.cluster_id, identity_.group);
   }
   paxos::DurableState state = store_->TakeState();
-  std::string newer;
-  {
-    const base::MutexLock machine_lock(machine_mutex_);
-    if (state.snapshot.index > applied_) newer = Restore(state.snapshot);
-  }
-  if (!newer.empty() && !halted_) SetNewerVersion(newer);
+  std::vector<Applier::Task> restore;
+  if (state.snapshot.state != nullptr && !state.snapshot.state->empty())
+    restore.push_back({.restore = std::make_shared<const paxos::Snapshot>(state.snapshot)});
+  applier_.Push(std::move(restore));
   KeepTail(state.log);
   replica_ = std::make_unique<paxos::Replica>(replica_options_, std::move(state), BootNow());
   if (halted_) replica_->RefuseToLead(BootNow(), out_);
   health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
   health_detail_ = newer_;
-  spdlog::info("op=disk_opened applied={}", applied_.load().value);
+  spdlog::info("op=disk_opened applied={}", applier_.applied().value);
 }
 
 // Requests that wait for a slot or for the disk may still take effect, so they get `why`. Deferred
 // ones never entered the log.
 void ReplicaDriver::FailWaiting(const absl::Status& why) {
-  for (const auto& [slot, request] : std::exchange(waiting_, {})) request->answer.set_value(why);
-  for (const auto& request : std::exchange(begun_, {})) request->answer.set_value(why);
-  for (const auto& request : std::exchange(deferred_, {})) request->answer.set_value(NotLeader());
+  for (const auto& [slot, request] : std::exchange(waiting_, {})) request->Finish(why);
+  for (const auto& request : std::exchange(begun_, {})) request->Finish(why);
+  for (const auto& request : std::exchange(deferred_, {})) request->Finish(NotLeader());
 }
 
+void ReplicaDriver::FailSnapshots(const absl::Status& why) {
+  for (auto& [slot, request] : std::exchange(snapshots_, {}))
+    refused_.emplace_back(std::move(request), why);
+}
+
+void ReplicaDriver::AnswerRefused() {
+  for (const auto& [request, why] : std::exchange(refused_, {})) request->Finish(why);
+}
+
+// A ready leader gets its term only when all is applied that was chosen when it became ready. So
+// whoever reads under that term sees all that earlier leaders chose.
 void ReplicaDriver::PublishRole() {
   LeaderTerm term;
   std::uint64_t round = 0;
   {
     const base::MutexLock lock(replica_mutex_);
-    if (term_ == LeaderTerm{} && replica_ != nullptr && replica_->IsReady() && !closing_)
-      term_ = ++last_term_;
+    if (term_ == LeaderTerm{} && replica_ != nullptr && replica_->IsReady() && !closing_) {
+      if (ready_at_ == paxos::Slot{}) ready_at_ = replica_->chosen();
+      if (applier_.WakeAt(ready_at_)) term_ = ++last_term_;
+    }
     term = term_;
     if (replica_ != nullptr) round = replica_->promised().round;
   }
@@ -621,13 +629,8 @@ void ReplicaDriver::PublishRole() {
   }
   told_term_ = term;
   if (term == LeaderTerm{}) return;
-  spdlog::info("op=lead round={} applied={}", round, applied_.load().value);
+  spdlog::info("op=lead round={} applied={}", round, applier_.applied().value);
   if (on_role_) on_role_(true);
-}
-
-std::shared_ptr<const std::string> ReplicaDriver::SerializeState() const {
-  const base::MutexLock lock(machine_mutex_);
-  return std::make_shared<const std::string>(machine_.Serialize());
 }
 
 }  // namespace onepiece::nodemanager

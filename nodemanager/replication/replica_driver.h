@@ -1,5 +1,5 @@
-// The thread of a ReplicatedLog: it drives a paxos::Replica, its disk, its network and the state
-// machine. Private to this folder.
+// The thread of a ReplicatedLog: it drives a paxos::Replica, its disk and its network, and feeds
+// the Applier. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -20,6 +21,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
+#include "nodemanager/replication/applier.h"
 #include "nodemanager/replication/group_id.h"
 #include "nodemanager/replication/log_options.h"
 #include "nodemanager/replication/log_queue.h"
@@ -43,13 +45,13 @@ struct ReplicaView {
 };
 
 /// Takes what is in a LogQueue, steps the replica, and does what its Outputs ask for: early
-/// messages, the disk, late messages, the state machine, the answers.
+/// messages, the disk, late messages, and what is chosen to the Applier.
 ///
-/// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, state
-/// machine, transport and thread.
-/// Threading: See(), ReadMachine(), applied(), NotLeader() and AddressOf() are thread-safe. Open(),
-/// OnRole(), Start() and Stop() belong to the log's owner. TakeSnapshot() belongs to the driver's
-/// thread.
+/// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, applier,
+/// transport and thread.
+/// Threading: See(), ReadMachine(), applied(), AwaitApplied(), NotLeader() and AddressOf() are
+/// thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner. The thread waits
+/// for disks, but never for the state machine.
 /// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
 /// can be opened again, and then goes on from what is durable.
 class ReplicaDriver {
@@ -78,11 +80,14 @@ class ReplicaDriver {
   /// Calls `see` with the replica between two steps. `see` must be short, because the thread waits
   /// for it. It may call every thread-safe function of this class but See().
   void See(absl::FunctionRef<void(const ReplicaView&)> see) const;
-  /// Calls `read` with the state machine after slot `applied`.
-  void ReadMachine(absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const;
-  /// The last slot that is part of the state machine. Waits while somebody reads the machine, so
-  /// the slot is never ahead of what readers see.
-  [[nodiscard]] paxos::Slot applied() const;
+  /// See Applier.
+  void ReadMachine(absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const {
+    applier_.Read(read);
+  }
+  [[nodiscard]] paxos::Slot applied() const { return applier_.applied(); }
+  [[nodiscard]] bool AwaitApplied(paxos::Slot slot, base::Duration limit) const {
+    return applier_.Await(slot, limit);
+  }
   /// UNAVAILABLE (NOT_LEADER), with the metadata "leader" when it is known.
   [[nodiscard]] absl::Status NotLeader(const ReplicaView& view) const;
   /// Where the replica in `seat` is now.
@@ -91,14 +96,6 @@ class ReplicaDriver {
   [[nodiscard]] std::vector<std::string> OtherAddresses() const;
   [[nodiscard]] std::uint64_t leader_changes() const { return leader_changes_.load(); }
   [[nodiscard]] std::uint64_t disk_failures() const { return disk_failures_.load(); }
-
-  /// Takes a snapshot of what is applied, unless the last one holds that already. For
-  /// LogRequest::begin.
-  /// Errors: FAILED_PRECONDITION (NEWER_VERSION).
-  absl::Status TakeSnapshot(paxos::Replica& replica, paxos::Outputs& out);
-
-  /// Returns false when no program up to this version can apply the command.
-  static bool ReadCommand(const std::string& payload, v1::Command& command);
 
  private:
   [[nodiscard]] absl::Status CheckIdentity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
@@ -116,30 +113,31 @@ class ReplicaDriver {
   LogInputs WaitForInputs(const std::stop_token& stop);
   void JoinGroup(const std::string& cluster_id, GroupId group);
   void Step(LogInputs inputs);
+  void StepReplica(LogInputs& inputs);
+  void TakeReport(paxos::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void Receive(paxos::Message& message, paxos::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void Begin(std::shared_ptr<LogRequest> request, paxos::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void BeginSnapshot(std::shared_ptr<LogRequest> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void CarryOut();
   absl::Status CommitWrites();
   void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
-  void Apply();
-  // Returns false when this program cannot apply the entry, because its version is newer.
-  bool ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
-  // Returns a description of the snapshot when this program cannot restore it, else nothing.
-  std::string Restore(const paxos::Snapshot& snapshot)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
-  void Halt(const std::string& what);
+  void FeedApplier();
+  std::vector<std::shared_ptr<LogRequest>> TakeWaiting(const paxos::ChosenEntry& chosen);
   void SetNewerVersion(const std::string& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   [[nodiscard]] bool MustIgnore(const paxos::Message& message) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   static void DropTooLarge(std::vector<paxos::Message>& messages);
   void FailDisk(const absl::Status& why);
   void FailWaiting(const absl::Status& why);
+  void FailSnapshots(const absl::Status& why);
+  void AnswerRefused();
   void UpdatePeers();
   void PublishRole();
-  void TakeDueSnapshot();
-  [[nodiscard]] std::shared_ptr<const std::string> SerializeState() const;
+  void AskForDueSnapshot();
 
   const ReplicatedLogOptions options_;
   LogQueue& queue_;
@@ -160,11 +158,7 @@ class ReplicaDriver {
   // Newest slots, for people.
   std::map<paxos::Slot, paxos::AcceptedEntry> tail_ ABSL_GUARDED_BY(replica_mutex_);
 
-  mutable base::Mutex machine_mutex_ ABSL_ACQUIRED_AFTER(replica_mutex_);
-  StateMachine machine_ ABSL_GUARDED_BY(machine_mutex_);
-  // Last slot that is part of machine_. Only the thread changes it, under machine_mutex_. It is
-  // atomic, so that the thread can read it without waiting for callers that read the machine.
-  std::atomic<paxos::Slot> applied_{};
+  Applier applier_;
 
   // The driver's thread alone.
   paxos::ReplicaOptions replica_options_;
@@ -176,11 +170,18 @@ class ReplicaDriver {
   std::multimap<paxos::Slot, std::shared_ptr<LogRequest>> waiting_;
   std::vector<std::shared_ptr<LogRequest>> deferred_;  // Requests that found no room in the log.
   std::vector<std::shared_ptr<LogRequest>> begun_;     // To answer when out_ is durable.
-  paxos::Members members_;                             // The members that the transport knows.
-  paxos::ReplicaId leader_;                            // The leader after the last step.
-  bool halted_ = false;                                // True after an entry of a newer version.
-  std::string newer_;                                  // Describes that entry.
+  // Requests to answer when no lock is held, because an answer may ask the log.
+  std::vector<std::pair<std::shared_ptr<LogRequest>, absl::Status>> refused_;
+  // Requests for a snapshot that holds this slot.
+  std::vector<std::pair<paxos::Slot, std::shared_ptr<LogRequest>>> snapshots_;
+  bool state_asked_ = false;  // The Applier makes a state.
+  paxos::Members members_;    // The members that the transport knows.
+  paxos::ReplicaId leader_;   // The leader after the last step.
+  bool halted_ = false;       // True after an entry of a newer version.
+  std::string newer_;         // Describes that entry.
   base::Duration backoff_{};
+  // A new leader's term begins when this slot is applied. None: it does not lead, or not yet.
+  paxos::Slot ready_at_;
   // The last term that has begun, and the last term of which on_role_ was told.
   LeaderTerm last_term_, told_term_;
   bool closing_ = false;

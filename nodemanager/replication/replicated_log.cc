@@ -13,6 +13,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/codec.h"
+#include "nodemanager/replication/command_bytes.h"
 #include "nodemanager/replication/describe_entry.h"
 
 namespace onepiece::nodemanager {
@@ -60,13 +61,19 @@ absl::StatusOr<std::unique_ptr<ReplicatedLog>> ReplicatedLog::Open(ReplicatedLog
 
 absl::StatusOr<v1::CommandResult> ReplicatedLog::Ask(std::shared_ptr<LogRequest> request,
                                                      base::Duration limit) {
-  std::future<absl::StatusOr<v1::CommandResult>> answer = request->answer.get_future();
+  // The answer may come after this call has returned, so it owns the promise.
+  const auto promise = std::make_shared<std::promise<absl::StatusOr<v1::CommandResult>>>();
+  request->answer = [promise](absl::StatusOr<v1::CommandResult> result) {
+    promise->set_value(std::move(result));
+  };
+  std::future<absl::StatusOr<v1::CommandResult>> answer = promise->get_future();
   ONEPIECE_RETURN_IF_ERROR(queue_.PushRequest(request));
-  if (answer.wait_for(limit) == std::future_status::ready) return answer.get();
-  request->abandoned = true;
-  return base::MakeError(absl::StatusCode::kDeadlineExceeded, "OUTCOME_UNKNOWN",
-                         "no majority answered in time; the command may still be applied: ask "
-                         "again with the same request_id");
+  if (answer.wait_for(limit) != std::future_status::ready) {
+    request->Finish(base::MakeError(absl::StatusCode::kDeadlineExceeded, "OUTCOME_UNKNOWN",
+                                    "no majority answered in time; the command may still be "
+                                    "applied: ask again with the same request_id"));
+  }
+  return answer.get();
 }
 
 absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& command) {
@@ -78,7 +85,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
   }
   // Every replica must apply what is chosen. An entry that cannot be read would stop all of them
   // for good, so it is refused here.
-  if (v1::Command read; !ReplicaDriver::ReadCommand(*request->payload, read)) {
+  if (v1::Command read; !ReadCommand(*request->payload, read)) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_UNREADABLE",
                            "the command changes nothing, or a text in it is not UTF-8");
   }
@@ -113,6 +120,16 @@ absl::StatusOr<LeaderTerm> ReplicatedLog::Term() const {
     }
   });
   return term;
+}
+
+absl::Status ReplicatedLog::CatchUp() const {
+  paxos::Slot chosen;
+  driver_.See([&](const ReplicaView& view) {
+    if (view.replica != nullptr) chosen = view.replica->chosen();
+  });
+  if (driver_.AwaitApplied(chosen, driver_.options().propose_timeout)) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                         "the state is behind the log: try again later");
 }
 
 // The lease and the no-op prove something only if this leadership has not ended since the read.
@@ -181,18 +198,19 @@ absl::Status ReplicatedLog::StepDown(base::Duration limit) {
 }
 
 absl::StatusOr<v1::TakeSnapshotResponse> ReplicatedLog::TakeSnapshot() {
-  auto request = std::make_shared<LogRequest>();
-  auto response = std::make_shared<v1::TakeSnapshotResponse>();
-  request->begin = [this, response](paxos::Replica& replica, paxos::Time,
-                                    paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
-    ONEPIECE_RETURN_IF_ERROR(driver_.TakeSnapshot(replica, out));
-    const paxos::Snapshot& snapshot = *replica.snapshot();
+  ONEPIECE_RETURN_IF_ERROR(Ask(std::make_shared<LogRequest>()).status());
+  absl::StatusOr<v1::TakeSnapshotResponse> response;
+  driver_.See([&](const ReplicaView& view) {
+    if (view.replica == nullptr || view.replica->snapshot() == nullptr) {
+      response = driver_.NotLeader(view);
+      return;
+    }
+    const paxos::Snapshot& snapshot = *view.replica->snapshot();
+    response.emplace();
     response->set_index(snapshot.index.value);
     response->set_bytes(static_cast<std::int64_t>(snapshot.state ? snapshot.state->size() : 0));
-    return paxos::Slot{};
-  };
-  ONEPIECE_RETURN_IF_ERROR(Ask(std::move(request)).status());
-  return *response;
+  });
+  return response;
 }
 
 void ReplicatedLog::DescribeReplica(const ReplicaView& view, v1::ReplicaStatus& status) const {

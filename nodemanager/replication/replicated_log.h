@@ -25,7 +25,8 @@ namespace onepiece::nodemanager {
 
 /// One replica of the NodeManager, as a process runs it.
 ///
-/// Ownership: owns the queue and the ReplicaDriver, whose thread steps the replica.
+/// Ownership: owns the queue and the ReplicaDriver. The driver's thread steps the replica, and its
+/// Applier's thread changes the state and answers proposals.
 /// Threading: thread-safe, except OnRole(), Start() and Stop(), which belong to one thread.
 /// Blocking: Propose() and Confirm() wait for a majority's disks, but at most for
 /// `propose_timeout`.
@@ -65,6 +66,7 @@ class ReplicatedLog final : public Log {
   absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) override;
   void Read(const std::function<void(const StateMachine&)>& read) const override;
   [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const override;
+  absl::Status CatchUp() const override;
   absl::Status Confirm(LeaderTerm term) override;
 
   /// Changes the seats as paxos::Replica does. Returns the seats after the change is chosen.

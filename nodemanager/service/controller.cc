@@ -181,6 +181,7 @@ absl::Status Controller::ApplyWorkflows() {
 // (Log::Confirm).
 absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&)>& read) {
   ONEPIECE_ASSIGN_OR_RETURN(const LeaderTerm term, Term());
+  ONEPIECE_RETURN_IF_ERROR(log_.CatchUp());
   bool used = false;
   Read([&](const StateMachine& state) { used = read(state); });
   return used ? log_.Confirm(term) : absl::OkStatus();

@@ -17,8 +17,9 @@ using LeaderTerm = base::Ordinal<struct LeaderTermTag>;
 
 /// The only way to change the state: Propose() takes a command and returns what it did. Only the
 /// leader can propose. Any replica can read its own state, which may be old. A read of the newest
-/// state takes three steps:
+/// state takes four steps:
 ///     term = log.Term();                  // Fails unless this replica leads.
+///     log.CatchUp();                      // What others may have seen is applied here.
 ///     log.Read(…);
 ///     log.Confirm(term);                  // Fails if what was read may be old.
 ///
@@ -49,8 +50,15 @@ class Log {
   ///
   /// Errors: UNAVAILABLE (NOT_LEADER).
   [[nodiscard]] virtual absl::StatusOr<LeaderTerm> Term() const = 0;
+  /// Waits until the state holds all that this replica knew to be chosen when the call began. Other
+  /// replicas may have applied that already, and told somebody.
+  ///
+  /// Errors: RESOURCE_EXHAUSTED (LOG_BUSY) after ReplicatedLogOptions::propose_timeout, and when
+  /// this replica applies nothing any more.
+  virtual absl::Status CatchUp() const = 0;
   /// OK means that a Read() between Term() and this call saw every command that had returned a
-  /// result before that Read(). After an error discard what was read.
+  /// result before that Read(), and all that any replica had applied when CatchUp() was called.
+  /// After an error discard what was read.
   ///
   /// Blocking: returns at once while this replica holds the lease, and otherwise waits for a
   /// majority.

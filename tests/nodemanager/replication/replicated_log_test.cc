@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/rpc/channel.h"
 #include "tests/eventually.h"
+#include "tests/nodemanager/replication/hold.h"
 #include "tests/nodemanager/replication/log_node.h"
 #include "tests/nodemanager/state/builders.h"
 #include "tests/reason.h"
@@ -54,6 +55,20 @@ class Caller {
   std::unique_ptr<grpc::ClientWriter<v1::ReplicaEnvelope>> writer_;
   bool said_ = false;
 };
+
+// True when the node knows its last slot to be chosen, and the slot is of this kind.
+bool HasChosen(Node& node, const std::string& kind) {
+  return Eventually(kNodeLimit, [&] {
+    const v1::ListLogResponse log = node.log().ListLog({}, 1);
+    return log.lines_size() == 1 && log.lines(0).chosen() && log.lines(0).kind() == kind;
+  });
+}
+
+std::future<absl::Status> ProposeLater(Node& node, const std::string& name) {
+  return std::async(std::launch::async, [&node, name] {
+    return node.log().Propose(RegisterCommand(MakeNode(name, v1::PROXY), name)).status();
+  });
+}
 
 }  // namespace
 
@@ -251,6 +266,59 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(std::any_of(log.lines().begin(), log.lines().end(), [](const auto& line) {
       return line.kind() == "register_node" && line.subject() == "p";
     }));
+  }
+
+  // Heartbeats and votes are the driver's, and the state is the Applier's.
+  void SlowReader_CostsNoLeadership() {
+    MakeGroup(3);
+    Node& leader = *Leader();
+    Node& follower = OtherThan(leader);
+    const v1::ReplicaStatus before = follower.log().Status();
+    std::future<absl::Status> answer;
+    {
+      const Hold hold(leader.log());
+      answer = ProposeLater(leader, "p");
+      // The follower learns from a later heartbeat that the slot is chosen.
+      QVERIFY(Eventually(kNodeLimit, [&] { return follower.Knows("p"); }));
+      QVERIFY(answer.wait_for(seconds(0)) == std::future_status::timeout);
+      QCOMPARE(follower.log().Status().round(), before.round());
+    }
+    QVERIFY(answer.get().ok());
+    QVERIFY(leader.Knows("p"));
+  }
+
+  void Term_BeginsWhenAllIsApplied() {
+    Node& node = Add("nm-1");
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
+    node.End();
+    QVERIFY(node.Open().ok());
+    {
+      const Hold hold(node.log());
+      QVERIFY(node.log().Start(node.address()).ok());
+      QVERIFY(HasChosen(node, "noop"));
+      QCOMPARE(Reason(node.log().Term().status()), std::string("NOT_LEADER"));
+    }
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.Knows("p"));
+  }
+
+  void CatchUp_WaitsForWhatIsChosen() {
+    Node& node = Add("nm-1");
+    node.options().propose_timeout = milliseconds(50);
+    QVERIFY(node.Start().ok());
+    QVERIFY(node.WaitUntilLeading());
+    QVERIFY(node.log().CatchUp().ok());
+    std::future<absl::Status> answer;
+    {
+      const Hold hold(node.log());
+      answer = ProposeLater(node, "p");
+      QVERIFY(HasChosen(node, "register_node"));
+      QCOMPARE(Reason(node.log().CatchUp()), std::string("LOG_BUSY"));
+    }
+    QVERIFY(Eventually(kNodeLimit, [&] { return node.log().CatchUp().ok(); }));
+    QVERIFY(node.Knows("p"));
   }
 
   void Group_SurvivesItsLeaderWhichCatchesUp() {
