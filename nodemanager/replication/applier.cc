@@ -22,7 +22,7 @@ absl::Status Applier::Open(const paxos::Snapshot& snapshot) {
   {
     const base::MutexLock lock(machine_mutex_);
     status = machine_.Restore(*snapshot.state);
-    if (status.ok()) applied_ = snapshot.index;
+    if (status.ok()) SetApplied(snapshot.index);
   }
   if (status.ok()) return status;
   halted_ = true;
@@ -151,7 +151,7 @@ std::string Applier::ApplyTask(Task& task, std::vector<Answer>& answers) {
     if (task.restore->index <= applied()) return "";
     if (!machine_.Restore(*task.restore->state).ok())
       return absl::StrCat("the snapshot of slot ", task.restore->index.value);
-    applied_ = task.restore->index;
+    SetApplied(task.restore->index);
     return "";
   }
   const auto& [slot, entry] = task.chosen;
@@ -162,21 +162,34 @@ std::string Applier::ApplyTask(Task& task, std::vector<Answer>& answers) {
     return "";
   }
   v1::CommandResult result;
-  if (!ApplyEntry(entry, result))
+  if (!ApplyEntry(task, result))
     return absl::StrCat("slot ", slot.value, " (version ", entry.version, ")");
-  applied_ = slot;
+  SetApplied(slot);
   for (std::shared_ptr<LogRequest>& request : task.requests)
     answers.emplace_back(std::move(request), result);
   return "";
 }
 
-bool Applier::ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result) {
+bool Applier::ApplyEntry(const Task& task, v1::CommandResult& result) {
+  const paxos::LogEntry& entry = task.chosen.entry;
   if (entry.version > version_) return false;
   if (entry.kind != paxos::LogEntry::Kind::kCommand) return true;
+  const std::uint64_t index = machine_.applied_index() + 1;
+  // Who proposed the command has parsed the same bytes already.
+  if (!task.requests.empty() && task.requests.front()->command) {
+    result = machine_.Apply(index, *task.requests.front()->command, entry.version);
+    return true;
+  }
   v1::Command command;
   if (!ReadCommand(*entry.payload, command)) return false;
-  result = machine_.Apply(machine_.applied_index() + 1, command, entry.version);
+  result = machine_.Apply(index, command, entry.version);
   return true;
+}
+
+// Whoever finds a slot applied finds the level of that slot, too.
+void Applier::SetApplied(paxos::Slot slot) {
+  version_limit_ = machine_.VersionLimit(v1::Command::default_instance());
+  applied_ = slot;
 }
 
 void Applier::MakeState() {

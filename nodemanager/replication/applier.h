@@ -30,7 +30,7 @@ namespace onepiece::nodemanager {
 /// which are the driver's.
 ///
 /// Ownership: owns the state machine, its queue and its thread. Payloads are shared with the log.
-/// Threading: Read(), applied(), Await() and HasRoom() are thread-safe. Open(), Start() and Stop()
+/// Threading: Read(), applied(), version_limit(), Await() and HasRoom() are thread-safe. Open(), Start() and Stop()
 /// belong to the log's owner, the rest to the driver's thread. `wake` and the answers of requests
 /// are called on the Applier's thread, while it holds no lock.
 /// Blocking: Read() waits while commands are applied, Await() as it says. The rest never blocks.
@@ -87,6 +87,9 @@ class Applier {
   void Read(absl::FunctionRef<void(const StateMachine&, paxos::Slot applied)> read) const;
   /// The last slot that is part of the state. A Read() that begins afterwards sees it.
   [[nodiscard]] paxos::Slot applied() const { return applied_.load(); }
+  /// StateMachine::VersionLimit() of a command that does not raise the level itself. Readers of the
+  /// state do not hold it up.
+  [[nodiscard]] std::uint32_t version_limit() const { return version_limit_.load(); }
   /// Waits until applied() >= slot. Returns false when `limit` passes first, or nothing is applied
   /// any more.
   bool Await(paxos::Slot slot, base::Duration limit) const;
@@ -105,8 +108,10 @@ class Applier {
   // Returns a description when this program is too old for the task, else nothing.
   std::string ApplyTask(Task& task, std::vector<Answer>& answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
-  bool ApplyEntry(const paxos::LogEntry& entry, v1::CommandResult& result)
+  // Returns false when this program cannot apply the entry.
+  bool ApplyEntry(const Task& task, v1::CommandResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
+  void SetApplied(paxos::Slot slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
   void MakeState();
   // Tells those who wait for progress.
   void Tell(const std::vector<Task>& done);
@@ -120,6 +125,8 @@ class Applier {
   // The last slot that is part of machine_. It is stored under machine_mutex_, so whoever sees it
   // and then takes that mutex finds the slot in machine_.
   std::atomic<paxos::Slot> applied_{};
+  // That of machine_, stored before applied_.
+  std::atomic<std::uint32_t> version_limit_{StateMachine::kAnyVersion};
 
   mutable base::Mutex mutex_;
   base::CondVar pushed_;

@@ -16,6 +16,12 @@ inline absl::Status OutcomeUnknown(std::string_view why) {
                                       "): ask again with the same request_id"));
 }
 
+inline absl::Status NotInTime() {
+  return base::MakeError(absl::StatusCode::kDeadlineExceeded, "OUTCOME_UNKNOWN",
+                         "no majority answered in time; the command may still be applied: ask "
+                         "again with the same request_id");
+}
+
 inline absl::Status LogBusy() {
   return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
                          "too many commands wait to be chosen: try again later");

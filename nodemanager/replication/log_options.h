@@ -23,7 +23,9 @@ struct ReplicatedLogOptions {
   bool bootstrap = false;
   paxos::ReplicaOptions paxos;  ///< The log fills in name, address and seed.
   base::Duration propose_timeout = std::chrono::seconds(2);
-  std::uint64_t snapshot_every = 1024;  ///< In slots.
+  /// In slots, at least. A large state is written less often: when the log has grown by its size,
+  /// or to 16 times as many slots.
+  std::uint64_t snapshot_every = 1024;
 };
 
 }  // namespace onepiece::nodemanager

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -28,13 +29,16 @@ struct LogRequest {
   /// applied now is durable.
   std::function<absl::StatusOr<paxos::Slot>(paxos::Replica&, paxos::Time, paxos::Outputs&)> begin;
   std::shared_ptr<const std::string> payload;  ///< The command's bytes, or null.
+  std::optional<v1::Command> command;          ///< What `payload` says.
   bool appends = false;                        ///< It waits while the log has no room.
   /// Called once, on any thread. It must not block.
   std::function<void(absl::StatusOr<v1::CommandResult>)> answer;
 
   /// Answers, unless that was done before. Thread-safe.
   void Finish(absl::StatusOr<v1::CommandResult> result) {
-    if (!finished_.exchange(true)) answer(std::move(result));
+    if (finished_.exchange(true)) return;
+    answer(std::move(result));
+    answer = nullptr;  // What it holds may go, even if the log keeps the request for a while.
   }
   /// True when nobody waits for the answer any more.
   [[nodiscard]] bool finished() const { return finished_.load(); }

@@ -27,6 +27,9 @@ constexpr std::size_t kTailSlots = 1000;
 // A replica that applies nothing cannot shorten its log. It stores at most this many slots, and
 // then lags until the leader has shortened its own log and sends its snapshot.
 constexpr std::uint64_t kMaxHaltedSlots = 1 << 16;
+// The log may grow to so many times snapshot_every while the state is large. A start applies it
+// all again.
+constexpr std::uint64_t kMaxSnapshotDelay = 16;
 // At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
@@ -380,8 +383,7 @@ void ReplicaDriver::BeginSnapshot(std::shared_ptr<LogRequest> request) {
   if (replica_->snapshot() != nullptr && replica_->snapshot()->index >= applied)
     return begun_.push_back(std::move(request));
   snapshots_.emplace_back(applied, std::move(request));
-  state_asked_ = true;
-  applier_.AskForState();
+  AskForState();
 }
 
 // While too much waits to be applied, an Accept counts as a heartbeat only. The leader goes on to
@@ -483,11 +485,22 @@ void ReplicaDriver::AskForDueSnapshot() {
   {
     const base::MutexLock lock(replica_mutex_);
     const auto& snapshot = replica_->snapshot();
-    if (applied < (snapshot ? snapshot->index : paxos::Slot{}) + options_.snapshot_every) return;
+    const paxos::Slot last = snapshot ? snapshot->index : paxos::Slot{};
+    if (applied < last + options_.snapshot_every) return;
+    // A snapshot writes the whole state. It waits until the log has grown by as much, so that at
+    // most half of what is written are snapshots.
+    const std::size_t state_bytes = snapshot && snapshot->state ? snapshot->state->size() : 0;
+    const bool long_log = applied >= last + options_.snapshot_every * kMaxSnapshotDelay;
+    if (fed_bytes_ < state_bytes && !long_log) return;
     // After a disk failure the replica may not know yet that it is chosen.
     if (applied > replica_->chosen()) return;
   }
+  AskForState();
+}
+
+void ReplicaDriver::AskForState() {
   state_asked_ = true;
+  fed_bytes_ = 0;
   applier_.AskForState();
 }
 
@@ -498,6 +511,7 @@ void ReplicaDriver::FeedApplier() {
   tasks.reserve(out_.chosen.size() + 1);
   if (out_.restore != nullptr) tasks.push_back({.restore = std::move(out_.restore)});
   for (paxos::ChosenEntry& chosen : out_.chosen) {
+    fed_bytes_ += chosen.entry.bytes();
     std::vector<std::shared_ptr<LogRequest>> requests = TakeWaiting(chosen);
     tasks.push_back({.chosen = std::move(chosen), .requests = std::move(requests)});
   }

@@ -49,7 +49,7 @@ struct ReplicaView {
 ///
 /// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, applier,
 /// transport and thread.
-/// Threading: See(), ReadMachine(), applied(), AwaitApplied(), NotLeader() and AddressOf() are
+/// Threading: See(), ReadMachine(), applied(), version_limit(), AwaitApplied(), NotLeader() and AddressOf() are
 /// thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner. The thread waits
 /// for disks, but never for the state machine.
 /// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
@@ -85,6 +85,7 @@ class ReplicaDriver {
     applier_.Read(read);
   }
   [[nodiscard]] paxos::Slot applied() const { return applier_.applied(); }
+  [[nodiscard]] std::uint32_t version_limit() const { return applier_.version_limit(); }
   [[nodiscard]] bool AwaitApplied(paxos::Slot slot, base::Duration limit) const {
     return applier_.Await(slot, limit);
   }
@@ -138,6 +139,7 @@ class ReplicaDriver {
   void UpdatePeers();
   void PublishRole();
   void AskForDueSnapshot();
+  void AskForState();
 
   const ReplicatedLogOptions options_;
   LogQueue& queue_;
@@ -175,10 +177,12 @@ class ReplicaDriver {
   // Requests for a snapshot that holds this slot.
   std::vector<std::pair<paxos::Slot, std::shared_ptr<LogRequest>>> snapshots_;
   bool state_asked_ = false;  // The Applier makes a state.
-  paxos::Members members_;    // The members that the transport knows.
-  paxos::ReplicaId leader_;   // The leader after the last step.
-  bool halted_ = false;       // True after an entry of a newer version.
-  std::string newer_;         // Describes that entry.
+  // Of the entries that the Applier got since the last snapshot was asked for.
+  std::size_t fed_bytes_ = 0;
+  paxos::Members members_;   // The members that the transport knows.
+  paxos::ReplicaId leader_;  // The leader after the last step.
+  bool halted_ = false;      // True after an entry of a newer version.
+  std::string newer_;        // Describes that entry.
   base::Duration backoff_{};
   // A new leader's term begins when this slot is applied. None: it does not lead, or not yet.
   paxos::Slot ready_at_;

@@ -15,6 +15,7 @@
 #include "nodemanager/replication/codec.h"
 #include "nodemanager/replication/command_bytes.h"
 #include "nodemanager/replication/describe_entry.h"
+#include "nodemanager/replication/log_errors.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -68,15 +69,27 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Ask(std::shared_ptr<LogRequest>
   };
   std::future<absl::StatusOr<v1::CommandResult>> answer = promise->get_future();
   ONEPIECE_RETURN_IF_ERROR(queue_.PushRequest(request));
-  if (answer.wait_for(limit) != std::future_status::ready) {
-    request->Finish(base::MakeError(absl::StatusCode::kDeadlineExceeded, "OUTCOME_UNKNOWN",
-                                    "no majority answered in time; the command may still be "
-                                    "applied: ask again with the same request_id"));
-  }
+  if (answer.wait_for(limit) != std::future_status::ready) request->Finish(NotInTime());
   return answer.get();
 }
 
 absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& command) {
+  ONEPIECE_ASSIGN_OR_RETURN(std::shared_ptr<LogRequest> request, MakeProposal(command));
+  return Ask(std::move(request));
+}
+
+void ReplicatedLog::ProposeAsync(const v1::Command& command, Answer answer) {
+  absl::StatusOr<std::shared_ptr<LogRequest>> request = MakeProposal(command);
+  if (!request.ok()) return answer(request.status());
+  (*request)->answer = std::move(answer);
+  // It is counted before it can be answered, so that a request is never forgotten.
+  deadlines_.Add(*request);
+  if (const absl::Status status = queue_.PushRequest(*request); !status.ok())
+    (*request)->Finish(status);
+}
+
+absl::StatusOr<std::shared_ptr<LogRequest>> ReplicatedLog::MakeProposal(
+    const v1::Command& command) const {
   auto request = std::make_shared<LogRequest>();
   request->payload = std::make_shared<const std::string>(base::CanonicalBytes(command));
   if (request->payload->size() > kMaxPayloadBytes) {
@@ -85,7 +98,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
   }
   // Every replica must apply what is chosen. An entry that cannot be read would stop all of them
   // for good, so it is refused here.
-  if (v1::Command read; !ReadCommand(*request->payload, read)) {
+  if (!ReadCommand(*request->payload, request->command.emplace())) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "COMMAND_UNREADABLE",
                            "the command changes nothing, or a text in it is not UTF-8");
   }
@@ -93,8 +106,10 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
   // The term comes first: under it this replica has applied all that earlier leaders chose, so it
   // knows the level, which never falls.
   ONEPIECE_RETURN_IF_ERROR(Term().status());
-  std::uint32_t limit = 0;
-  Read([&](const StateMachine& state) { limit = state.VersionLimit(command); });
+  // Only these commands need a look at the state, whose readers they would wait for.
+  std::uint32_t limit = driver_.version_limit();
+  if (command.has_raise_feature_level() || command.has_begin_generation())
+    Read([&](const StateMachine& state) { limit = state.VersionLimit(command); });
   const std::uint32_t needed = std::max(VersionOf(command), command.raise_feature_level().level());
   request->begin = [payload = request->payload, needed, limit](
                        paxos::Replica& replica, paxos::Time now,
@@ -103,7 +118,7 @@ absl::StatusOr<v1::CommandResult> ReplicatedLog::Propose(const v1::Command& comm
                               ChooseVersion(needed, limit, replica.common_version()));
     return replica.Propose(now, payload, version, out);
   };
-  return Ask(std::move(request));
+  return request;
 }
 
 void ReplicatedLog::Read(const std::function<void(const StateMachine&)>& read) const {

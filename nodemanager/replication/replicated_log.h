@@ -19,6 +19,7 @@
 #include "nodemanager/replication/log_options.h"
 #include "nodemanager/replication/log_queue.h"
 #include "nodemanager/replication/replica_driver.h"
+#include "nodemanager/replication/request_deadlines.h"
 #include "nodemanager/state/log.h"
 
 namespace onepiece::nodemanager {
@@ -64,6 +65,7 @@ class ReplicatedLog final : public Log {
   void Stop() { driver_.Stop(); }
 
   absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) override;
+  void ProposeAsync(const v1::Command& command, Answer answer) override;
   void Read(const std::function<void(const StateMachine&)>& read) const override;
   [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const override;
   absl::Status CatchUp() const override;
@@ -103,8 +105,9 @@ class ReplicatedLog final : public Log {
 
  private:
   ReplicatedLog(ReplicatedLogOptions options, base::Clock& clock)
-      : driver_(std::move(options), queue_, clock) {}
+      : deadlines_(options.propose_timeout), driver_(std::move(options), queue_, clock) {}
 
+  absl::StatusOr<std::shared_ptr<LogRequest>> MakeProposal(const v1::Command& command) const;
   absl::StatusOr<v1::CommandResult> Ask(std::shared_ptr<LogRequest> request) {
     return Ask(std::move(request), driver_.options().propose_timeout);
   }
@@ -120,6 +123,7 @@ class ReplicatedLog final : public Log {
   mutable std::optional<std::pair<paxos::Slot, std::uint32_t>> hashed_ ABSL_GUARDED_BY(hash_mutex_);
 
   LogQueue queue_;
+  RequestDeadlines deadlines_;
   ReplicaDriver driver_;
 };
 

@@ -46,6 +46,10 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
       elastic_(CompleteElasticity(options_.elasticity).value()),
       reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())),
       forgetting_(options_.forget_after),
+      follow_ups_([this](bool changed) {
+        if (changed) Reassign();
+        Notify();
+      }),
       states_([this](const auto& batch) { CommitStates(batch); }) {}
 
 void Controller::Start() {
@@ -54,6 +58,7 @@ void Controller::Start() {
 
 void Controller::Stop() {
   states_.Stop();
+  follow_ups_.Stop();
   worker_.request_stop();
   if (worker_.joinable()) worker_.join();
 }
@@ -190,7 +195,11 @@ absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&
 absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
   command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
   const base::MonotonicTime begun = clock_.Now();
-  absl::StatusOr<v1::CommandResult> result = log_.Propose(command);
+  return Finish(log_.Propose(command), begun);
+}
+
+absl::StatusOr<v1::CommandResult> Controller::Finish(absl::StatusOr<v1::CommandResult> result,
+                                                     base::MonotonicTime begun) {
   if (!result.ok()) {
     ++failed_;
     return result.status();
@@ -208,6 +217,26 @@ absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
   if (result.ok()) Reassign();
   Notify();
   return result;
+}
+
+void Controller::ProposeAsync(v1::Command command, Log::Answer answer) {
+  if (const absl::Status status = Term().status(); !status.ok()) return answer(status);
+  if (++proposals_ > kMaxProposals) {
+    --proposals_;
+    return answer(base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                                  "too many commands are under way: try again later"));
+  }
+  command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
+  const base::MonotonicTime begun = clock_.Now();
+  log_.ProposeAsync(command, [this, begun, answer = std::move(answer)](
+                                 absl::StatusOr<v1::CommandResult> logged) mutable {
+    absl::StatusOr<v1::CommandResult> result = Finish(std::move(logged), begun);
+    const bool changed = result.ok();
+    follow_ups_.Add(changed, [this, answer = std::move(answer), result = std::move(result)] {
+      --proposals_;
+      answer(result);
+    });
+  });
 }
 
 void Controller::Reassign() {

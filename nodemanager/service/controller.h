@@ -17,6 +17,7 @@
 #include "cluster/base/status.h"
 #include "nodemanager/assignment/assigner.h"
 #include "nodemanager/service/elastic_controller.h"
+#include "nodemanager/service/follow_ups.h"
 #include "nodemanager/service/forgetting.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
@@ -42,8 +43,8 @@ struct ControllerOptions {
   /// When instances move by themselves.
   /// REQUIRES: CompleteElasticity() and MakePolicy() accept it.
   v1::ElasticityConfig elasticity;
-  /// Called on the proposer's thread with the time that a proposal took, unless the log failed
-  /// it.
+  /// Called on the thread that learns the result, with the time that a proposal took, unless the
+  /// log failed it.
   std::function<void(base::Duration)> on_commit;
 };
 
@@ -93,6 +94,12 @@ class Controller {
   /// wakes watchers.
   /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
+  /// At most this many calls of ProposeAsync() wait. More are answered RESOURCE_EXHAUSTED
+  /// (LOG_BUSY).
+  static constexpr std::size_t kMaxProposals = 8192;
+  /// Does what Propose() does, without a thread that waits. `answer` is called once, also on the
+  /// caller's thread. It must not block and must not propose.
+  void ProposeAsync(v1::Command command, Log::Answer answer);
   /// Takes a heartbeat. Telemetry stays in memory. A changed state of the node is proposed,
   /// together with those that other nodes report meanwhile. Never blocks; `answer` is called when
   /// the state is committed, or at once when there is nothing to commit. It must not block.
@@ -156,6 +163,9 @@ class Controller {
 
  private:
   absl::StatusOr<v1::CommandResult> ProposeAlone(v1::Command command);
+  // Counts the proposal. Returns its result, or the state machine's refusal.
+  absl::StatusOr<v1::CommandResult> Finish(absl::StatusOr<v1::CommandResult> result,
+                                           base::MonotonicTime begun);
   absl::Status Initialize();
   void AwaitNodesOfNewGeneration();
   absl::Status ApplyWorkflows();
@@ -204,6 +214,8 @@ class Controller {
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};
   std::atomic<std::uint64_t> moves_done_{0}, moves_reverted_{0}, moves_failed_{0};
+  std::atomic<std::size_t> proposals_{0};  // Of ProposeAsync(), that wait.
+  FollowUps follow_ups_;
   ReportedStates states_;
   std::jthread worker_;
 };

@@ -43,6 +43,18 @@ absl::Status WorkflowUnknown(const std::string& app_id) {
                          absl::StrCat("there is no workflow '", app_id, "'"), {{"app_id", app_id}});
 }
 
+absl::StatusOr<v1::Workflow> FindWorkflow(const StateMachine& state, const std::string& app_id) {
+  const auto known = state.workflows().find(app_id);
+  if (known == state.workflows().end()) return WorkflowUnknown(app_id);
+  return known->second.workflow();
+}
+
+grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const grpc::Status& why) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(why);
+  return reactor;
+}
+
 absl::StatusOr<base::Duration> TelemetryInterval(const v1::WatchClusterRequest& request) {
   const std::chrono::milliseconds interval(request.telemetry_interval_ms());
   if (interval.count() == 0 || interval >= kLeastTelemetryInterval) return interval;
@@ -147,28 +159,38 @@ void NodeManagerService::FillIn(const std::string& node_id,
   response.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
 }
 
-grpc::Status NodeManagerService::DeregisterNode(grpc::ServerContext*,
-                                                const v1::DeregisterNodeRequest* request,
-                                                google::protobuf::Empty*) {
+grpc::ServerUnaryReactor* NodeManagerService::Commit(grpc::CallbackServerContext* context,
+                                                     v1::Command command) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  controller_.ProposeAsync(std::move(command),
+                           [reactor](const absl::StatusOr<v1::CommandResult>& result) {
+                             reactor->Finish(rpc::ToGrpc(result.status()));
+                           });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* NodeManagerService::DeregisterNode(
+    grpc::CallbackServerContext* context, const v1::DeregisterNodeRequest* request,
+    google::protobuf::Empty*) {
   v1::Command command;
   v1::EndNode& end = *command.mutable_end_node();
   end.set_node_id(request->node_id());
   end.set_incarnation(request->incarnation());
   end.set_detail("said goodbye");
-  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+  return Commit(context, std::move(command));
 }
 
-grpc::Status NodeManagerService::RemoveNode(grpc::ServerContext*,
-                                            const v1::RemoveNodeRequest* request,
-                                            google::protobuf::Empty*) {
-  if (options_.read_only) return rpc::RefuseReadOnly();
+grpc::ServerUnaryReactor* NodeManagerService::RemoveNode(grpc::CallbackServerContext* context,
+                                                         const v1::RemoveNodeRequest* request,
+                                                         google::protobuf::Empty*) {
+  if (options_.read_only) return Refuse(context, rpc::RefuseReadOnly());
   v1::Command command;
   command.set_request_id(request->request_id());
   v1::RemoveNode& remove = *command.mutable_remove_node();
   remove.set_node_id(request->node_id());
   remove.set_actor(request->actor());
   remove.set_reason(request->reason());
-  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+  return Commit(context, std::move(command));
 }
 
 Watches::Reactor* NodeManagerService::WatchAssignment(grpc::CallbackServerContext* context,
@@ -216,36 +238,48 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
   return rpc::ToGrpc(status);
 }
 
-absl::StatusOr<v1::Workflow> NodeManagerService::FindWorkflow(const std::string& app_id) {
-  absl::StatusOr<v1::Workflow> found = WorkflowUnknown(app_id);
+absl::StatusOr<v1::Workflow> NodeManagerService::FindNewestWorkflow(const std::string& app_id) {
+  absl::StatusOr<v1::Workflow> found;
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const auto known = state.workflows().find(app_id);
-    if (known != state.workflows().end()) found = known->second.workflow();
+    found = FindWorkflow(state, app_id);
     return true;
   }));
   return found;
 }
 
-grpc::Status NodeManagerService::ApplyWorkflow(grpc::ServerContext*,
-                                               const v1::ApplyWorkflowRequest* request,
-                                               v1::Workflow* response) {
-  if (options_.read_only && !request->validate_only()) return rpc::RefuseReadOnly();
-  if (const absl::Status status = workflow::CheckWorkflow(request->workflow()); !status.ok())
-    return rpc::ToGrpc(status);
+grpc::ServerUnaryReactor* NodeManagerService::ApplyWorkflow(grpc::CallbackServerContext* context,
+                                                            const v1::ApplyWorkflowRequest* request,
+                                                            v1::Workflow* response) {
+  if (options_.read_only && !request->validate_only())
+    return Refuse(context, rpc::RefuseReadOnly());
+  if (const absl::Status bad = workflow::CheckWorkflow(request->workflow()); !bad.ok())
+    return Refuse(context, rpc::ToGrpc(bad));
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   if (request->validate_only()) {
     *response = request->workflow();
     response->set_name("workflows/" + response->app_id());
-    return grpc::Status::OK;
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
   }
   v1::Command command;
   command.set_request_id(request->request_id());
   *command.mutable_apply_workflow() = request->workflow();
-  if (const auto result = controller_.Propose(std::move(command)); !result.ok())
-    return rpc::ToGrpc(result.status());
-  auto workflow = FindWorkflow(request->workflow().app_id());
-  if (!workflow.ok()) return rpc::ToGrpc(workflow.status());
-  *response = *std::move(workflow);
-  return grpc::Status::OK;
+  controller_.ProposeAsync(
+      std::move(command),
+      [this, request, response, reactor](const absl::StatusOr<v1::CommandResult>& result) {
+        absl::Status status = result.status();
+        // This replica has applied the command, so its own state shows what it did. Nobody needs to
+        // be asked whether that is the newest state.
+        if (status.ok()) {
+          controller_.Read([&](const StateMachine& state) {
+            auto workflow = FindWorkflow(state, request->workflow().app_id());
+            status = workflow.status();
+            if (workflow.ok()) *response = *std::move(workflow);
+          });
+        }
+        reactor->Finish(rpc::ToGrpc(status));
+      });
+  return reactor;
 }
 
 grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*,
@@ -253,7 +287,7 @@ grpc::Status NodeManagerService::GetWorkflow(grpc::ServerContext*,
                                              v1::Workflow* response) {
   const auto app_id = AppIdOfName(request->name());
   if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
-  auto workflow = FindWorkflow(*app_id);
+  auto workflow = FindNewestWorkflow(*app_id);
   if (!workflow.ok()) return rpc::ToGrpc(workflow.status());
   *response = *std::move(workflow);
   return grpc::Status::OK;
@@ -273,16 +307,16 @@ grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*,
   return grpc::Status::OK;
 }
 
-grpc::Status NodeManagerService::DeleteWorkflow(grpc::ServerContext*,
-                                                const v1::DeleteWorkflowRequest* request,
-                                                google::protobuf::Empty*) {
-  if (options_.read_only) return rpc::RefuseReadOnly();
+grpc::ServerUnaryReactor* NodeManagerService::DeleteWorkflow(
+    grpc::CallbackServerContext* context, const v1::DeleteWorkflowRequest* request,
+    google::protobuf::Empty*) {
+  if (options_.read_only) return Refuse(context, rpc::RefuseReadOnly());
   const auto app_id = AppIdOfName(request->name());
-  if (!app_id.ok()) return rpc::ToGrpc(app_id.status());
+  if (!app_id.ok()) return Refuse(context, rpc::ToGrpc(app_id.status()));
   v1::Command command;
   command.set_request_id(request->request_id());
   command.set_delete_workflow(*app_id);
-  return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
+  return Commit(context, std::move(command));
 }
 
 }  // namespace onepiece::nodemanager

@@ -32,17 +32,25 @@ struct NodeManagerServiceOptions {
   base::Duration dial_limit{};
 };
 
-/// What nodes and clients ask of the NodeManager. Streams cost no thread (Watches).
+/// The calls that may wait for the log, and cost no thread meanwhile.
+using WithCallbackProposals = v1::NodeManagerService::WithCallbackMethod_ReportNode<
+    v1::NodeManagerService::WithCallbackMethod_DeregisterNode<
+        v1::NodeManagerService::WithCallbackMethod_RemoveNode<
+            v1::NodeManagerService::WithCallbackMethod_ApplyWorkflow<
+                v1::NodeManagerService::WithCallbackMethod_DeleteWorkflow<
+                    v1::NodeManagerService::Service>>>>>;
+
+/// What nodes and clients ask of the NodeManager. Streams cost no thread (Watches), and neither do
+/// changes while they wait for the log, except a registration, which dials.
 ///
 /// Ownership: borrows the controller, which must outlive it.
 /// Threading: thread-safe.
 /// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
 /// refuses every call with UNAVAILABLE (NOT_LEADER), and streams end with it.
-class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackMethod_WatchRouting<
-                                     v1::NodeManagerService::WithRawCallbackMethod_WatchAssignment<
-                                         v1::NodeManagerService::WithRawCallbackMethod_WatchCluster<
-                                             v1::NodeManagerService::WithCallbackMethod_ReportNode<
-                                                 v1::NodeManagerService::Service>>>> {
+class NodeManagerService final
+    : public v1::NodeManagerService::WithRawCallbackMethod_WatchRouting<
+          v1::NodeManagerService::WithRawCallbackMethod_WatchAssignment<
+              v1::NodeManagerService::WithRawCallbackMethod_WatchCluster<WithCallbackProposals>>> {
  public:
   /// `clock` paces the streams.
   NodeManagerService(Controller& controller, std::stop_token stopping,
@@ -60,11 +68,12 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
   grpc::ServerUnaryReactor* ReportNode(grpc::CallbackServerContext* context,
                                        const v1::ReportNodeRequest* request,
                                        v1::ReportNodeResponse* response) override;
-  grpc::Status DeregisterNode(grpc::ServerContext* context,
-                              const v1::DeregisterNodeRequest* request,
-                              google::protobuf::Empty* response) override;
-  grpc::Status RemoveNode(grpc::ServerContext* context, const v1::RemoveNodeRequest* request,
-                          google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* DeregisterNode(grpc::CallbackServerContext* context,
+                                           const v1::DeregisterNodeRequest* request,
+                                           google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* RemoveNode(grpc::CallbackServerContext* context,
+                                       const v1::RemoveNodeRequest* request,
+                                       google::protobuf::Empty* response) override;
   Watches::Reactor* WatchAssignment(grpc::CallbackServerContext* context,
                                     const grpc::ByteBuffer* request) override;
   Watches::Reactor* WatchRouting(grpc::CallbackServerContext* context,
@@ -75,18 +84,21 @@ class NodeManagerService final : public v1::NodeManagerService::WithRawCallbackM
                           v1::Cluster* response) override;
   Watches::Reactor* WatchCluster(grpc::CallbackServerContext* context,
                                  const grpc::ByteBuffer* request) override;
-  grpc::Status ApplyWorkflow(grpc::ServerContext* context, const v1::ApplyWorkflowRequest* request,
-                             v1::Workflow* response) override;
+  grpc::ServerUnaryReactor* ApplyWorkflow(grpc::CallbackServerContext* context,
+                                          const v1::ApplyWorkflowRequest* request,
+                                          v1::Workflow* response) override;
   grpc::Status GetWorkflow(grpc::ServerContext* context, const v1::GetWorkflowRequest* request,
                            v1::Workflow* response) override;
   grpc::Status ListWorkflows(grpc::ServerContext* context, const v1::ListWorkflowsRequest* request,
                              v1::ListWorkflowsResponse* response) override;
-  grpc::Status DeleteWorkflow(grpc::ServerContext* context,
-                              const v1::DeleteWorkflowRequest* request,
-                              google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* DeleteWorkflow(grpc::CallbackServerContext* context,
+                                           const v1::DeleteWorkflowRequest* request,
+                                           google::protobuf::Empty* response) override;
 
  private:
-  absl::StatusOr<v1::Workflow> FindWorkflow(const std::string& app_id);
+  absl::StatusOr<v1::Workflow> FindNewestWorkflow(const std::string& app_id);
+  // Proposes the command, and ends the call with the status.
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context, v1::Command command);
   // Adds the metadata "incarnation" to STALE_INCARNATION: the known incarnation, which the node's
   // next one must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;

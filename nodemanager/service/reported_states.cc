@@ -8,7 +8,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
-absl::Status ShuttingDown() {
+absl::Status ReportsEnd() {
   return base::MakeError(absl::StatusCode::kUnavailable, "SHUTTING_DOWN",
                          "the NodeManager is shutting down");
 }
@@ -23,7 +23,7 @@ void ReportedStates::Add(v1::SetNodeState change, Answer answer) {
   {
     const base::MutexLock lock(mutex_);
     if (stopped_) {
-      refused = ShuttingDown();
+      refused = ReportsEnd();
     } else if (answers_ >= kMaxAnswers) {
       refused = base::MakeError(absl::StatusCode::kResourceExhausted, "REPORTS_BUSY",
                                 absl::StrCat(answers_, " reports wait already: report again"));
@@ -68,7 +68,7 @@ void ReportedStates::Run(const std::stop_token& stop) {
   // Nobody is added any more.
   for (std::vector<Waiting> rest = Take(stop); !rest.empty(); rest = Take(stop)) {
     for (const Waiting& waiting : rest) {
-      for (const Answer& answer : waiting.answers) answer(ShuttingDown());
+      for (const Answer& answer : waiting.answers) answer(ReportsEnd());
     }
   }
 }

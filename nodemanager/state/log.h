@@ -41,6 +41,12 @@ class Log {
   /// COMMAND_UNREADABLE). After DEADLINE_EXCEEDED and UNAVAILABLE, both with OUTCOME_UNKNOWN, it
   /// may be applied now or later: propose it again with the same request id, which it must have.
   virtual absl::StatusOr<v1::CommandResult> Propose(const v1::Command& command) = 0;
+  /// Called once with what Propose() would have returned, on a thread of the log or of the caller,
+  /// while the log holds no lock. It must not block, and must not call Propose(), CatchUp(),
+  /// Confirm() or StepDown().
+  using Answer = std::function<void(absl::StatusOr<v1::CommandResult>)>;
+  /// Does what Propose() does, and returns at once.
+  virtual void ProposeAsync(const v1::Command& command, Answer answer) = 0;
   /// Calls `read` with the state after the last applied command, on the caller's thread and under a
   /// lock that keeps commands from being applied. `read` must be short, must not call this Log, and
   /// must not keep the reference.

@@ -56,20 +56,6 @@ class Caller {
   bool said_ = false;
 };
 
-// True when the node knows its last slot to be chosen, and the slot is of this kind.
-bool HasChosen(Node& node, const std::string& kind) {
-  return Eventually(kNodeLimit, [&] {
-    const v1::ListLogResponse log = node.log().ListLog({}, 1);
-    return log.lines_size() == 1 && log.lines(0).chosen() && log.lines(0).kind() == kind;
-  });
-}
-
-std::future<absl::Status> ProposeLater(Node& node, const std::string& name) {
-  return std::async(std::launch::async, [&node, name] {
-    return node.log().Propose(RegisterCommand(MakeNode(name, v1::PROXY), name)).status();
-  });
-}
-
 }  // namespace
 
 class ReplicatedLogTest : public QObject {
@@ -277,7 +263,9 @@ class ReplicatedLogTest : public QObject {
     std::future<absl::Status> answer;
     {
       const Hold hold(leader.log());
-      answer = ProposeLater(leader, "p");
+      answer = std::async(std::launch::async, [&leader] {
+        return leader.log().Propose(RegisterCommand(MakeNode("p", v1::PROXY), "p")).status();
+      });
       // The follower learns from a later heartbeat that the slot is chosen.
       QVERIFY(Eventually(kNodeLimit, [&] { return follower.Knows("p"); }));
       QVERIFY(answer.wait_for(seconds(0)) == std::future_status::timeout);
@@ -285,40 +273,6 @@ class ReplicatedLogTest : public QObject {
     }
     QVERIFY(answer.get().ok());
     QVERIFY(leader.Knows("p"));
-  }
-
-  void Term_BeginsWhenAllIsApplied() {
-    Node& node = Add("nm-1");
-    QVERIFY(node.Start().ok());
-    QVERIFY(node.WaitUntilLeading());
-    QVERIFY(node.Propose(RegisterCommand(MakeNode("p", v1::PROXY))));
-    node.End();
-    QVERIFY(node.Open().ok());
-    {
-      const Hold hold(node.log());
-      QVERIFY(node.log().Start(node.address()).ok());
-      QVERIFY(HasChosen(node, "noop"));
-      QCOMPARE(Reason(node.log().Term().status()), std::string("NOT_LEADER"));
-    }
-    QVERIFY(node.WaitUntilLeading());
-    QVERIFY(node.Knows("p"));
-  }
-
-  void CatchUp_WaitsForWhatIsChosen() {
-    Node& node = Add("nm-1");
-    node.options().propose_timeout = milliseconds(50);
-    QVERIFY(node.Start().ok());
-    QVERIFY(node.WaitUntilLeading());
-    QVERIFY(node.log().CatchUp().ok());
-    std::future<absl::Status> answer;
-    {
-      const Hold hold(node.log());
-      answer = ProposeLater(node, "p");
-      QVERIFY(HasChosen(node, "register_node"));
-      QCOMPARE(Reason(node.log().CatchUp()), std::string("LOG_BUSY"));
-    }
-    QVERIFY(Eventually(kNodeLimit, [&] { return node.log().CatchUp().ok(); }));
-    QVERIFY(node.Knows("p"));
   }
 
   void Group_SurvivesItsLeaderWhichCatchesUp() {

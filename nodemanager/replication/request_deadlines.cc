@@ -1,0 +1,61 @@
+#include "nodemanager/replication/request_deadlines.h"
+
+#include <vector>
+
+#include "nodemanager/replication/boot_clock.h"
+#include "nodemanager/replication/log_errors.h"
+
+namespace onepiece::nodemanager {
+
+RequestDeadlines::RequestDeadlines(base::Duration limit)
+    : limit_(limit), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+RequestDeadlines::~RequestDeadlines() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void RequestDeadlines::ForgetAnswered() {
+  while (!waiting_.empty()) {
+    const std::shared_ptr<LogRequest> request = waiting_.front().second.lock();
+    if (request != nullptr && !request->finished()) return;
+    waiting_.pop_front();
+  }
+}
+
+void RequestDeadlines::Add(const std::shared_ptr<LogRequest>& request) {
+  const base::MutexLock lock(mutex_);
+  ForgetAnswered();
+  // The thread sleeps until the first deadline. Later ones do not concern it yet.
+  if (waiting_.empty()) added_.NotifyOne();
+  waiting_.emplace_back(BootNow() + limit_, request);
+}
+
+std::size_t RequestDeadlines::size() const {
+  const base::MutexLock lock(mutex_);
+  return waiting_.size();
+}
+
+void RequestDeadlines::Run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<std::shared_ptr<LogRequest>> late;
+    {
+      base::MutexLock lock(mutex_);
+      ForgetAnswered();
+      if (waiting_.empty()) {
+        added_.Wait(lock, stop,
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !waiting_.empty(); });
+      } else {
+        added_.WaitFor(lock, stop, waiting_.front().first - BootNow() + kSlack,
+                       [] { return false; });
+      }
+      const paxos::Time now = BootNow();
+      for (; !waiting_.empty() && waiting_.front().first <= now; waiting_.pop_front()) {
+        if (auto request = waiting_.front().second.lock()) late.push_back(std::move(request));
+      }
+    }
+    for (const auto& request : late) request->Finish(NotInTime());
+  }
+}
+
+}  // namespace onepiece::nodemanager
