@@ -30,6 +30,8 @@ constexpr std::uint64_t kMaxHaltedSlots = 1 << 16;
 // The log may grow to so many times snapshot_every while the state is large. A start applies it
 // all again.
 constexpr std::uint64_t kMaxSnapshotDelay = 16;
+// A leader takes no more while so many entries wait for its own disk.
+constexpr std::size_t kMaxUnwritten = 4096;
 // At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
 
@@ -44,7 +46,8 @@ ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base
            .invited = [this](const std::string& cluster_id,
                              GroupId group) { queue_.PushInvitation(cluster_id, group); }},
           clock),
-      applier_(options_.paxos.version, [this] { queue_.Wake(); }) {}
+      applier_(options_.paxos.version, [this] { queue_.Wake(); }),
+      writer_([this] { queue_.Wake(); }) {}
 
 absl::Status ReplicaDriver::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(store_, Store::Open(options_.data_dir));
@@ -183,7 +186,7 @@ absl::Status ReplicaDriver::MakeReplica(bool begins) {
   transport_.SetPeers({}, OtherAddresses());
   {
     const base::MutexLock lock(replica_mutex_);
-    KeepTail(state_->log);
+    for (const paxos::AcceptedEntry& accepted : state_->log) KeepTail(accepted);
     replica_ = std::make_unique<paxos::Replica>(replica_options_, *std::move(state_), BootNow());
     if (halted_) replica_->RefuseToLead(BootNow(), out_);
     state_.reset();
@@ -260,10 +263,16 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
       Recover(stop);
       continue;
     }
-    Step(WaitForInputs(stop));
+    LogInputs inputs = WaitForInputs(stop);
+    // Its answer to this replica itself is a part of this step.
+    (void)FinishWrite();
+    Step(std::move(inputs));
     CarryOut();
   }
+  // The disk may be busy with a batch that nobody but the disk can end.
+  if (writer_.busy()) (void)writer_.Wait();
   FailWaiting(OutcomeUnknown("this NodeManager ends"));
+  FailBegun(OutcomeUnknown("this NodeManager ends"));
   FailSnapshots(OutcomeUnknown("this NodeManager ends"));
   AnswerRefused();
   for (const auto& request : queue_.Take().requests) request->Finish(NotLeader());
@@ -280,8 +289,8 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
 // Messages to itself, and Outputs that came outside of Step() (a snapshot, a refusal to lead), must
 // not wait for the next message.
 LogInputs ReplicaDriver::WaitForInputs(const std::stop_token& stop) {
-  const bool at_once = !to_self_.empty() || !out_.early.empty() || !out_.late.empty() ||
-                       out_.writes.urgent() || out_.lost_leadership;
+  const bool writes = !writer_.busy() && (!out_.late.empty() || out_.writes.urgent());
+  const bool at_once = !to_self_.empty() || !out_.early.empty() || out_.lost_leadership || writes;
   if (at_once) return queue_.Take();
   const paxos::Time deadline = [this] {
     const base::MutexLock lock(replica_mutex_);
@@ -319,7 +328,7 @@ void ReplicaDriver::StepReplica(LogInputs& inputs) {
     term_ = {};
     ready_at_ = {};
   }
-  KeepTail(out_.writes.accepted);
+  for (; tailed_ < out_.writes.accepted.size(); ++tailed_) KeepTail(out_.writes.accepted[tailed_]);
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
     leader_ = leader;
     if (leader != paxos::ReplicaId{}) ++leader_changes_;
@@ -331,13 +340,15 @@ void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) 
   if (request->begin == nullptr) return BeginSnapshot(std::move(request));
   // Once a request found no room, the log counts as full for those after it. So appends keep their
   // order.
-  const bool full = request->appends && (!deferred_.empty() || !applier_.HasRoom());
+  const bool full = request->appends && (!deferred_.empty() || !applier_.HasRoom() ||
+                                         out_.writes.accepted.size() >= kMaxUnwritten);
   const absl::StatusOr<paxos::Slot> slot = full ? LogBusy() : request->begin(*replica_, now, out_);
   // A request that finds no room waits and does not fail, because room comes as soon as followers
   // answer.
   if (!slot.ok() && request->appends && base::GetReason(slot.status()).reason == "LOG_BUSY" &&
       deferred_.size() < kMaxDeferred) {
-    // Only a message or the Applier can make room. The step that follows tries the request again.
+    // Only a message, the Applier or the disk can make room. The step that follows tries the
+    // request again.
     deferred_.push_back(std::move(request));
   } else if (!slot.ok()) {
     const bool leads = base::GetReason(slot.status()).reason != "NOT_LEADER";
@@ -417,9 +428,9 @@ void ReplicaDriver::DropTooLarge(std::vector<paxos::Message>& messages) {
   });
 }
 
-void ReplicaDriver::KeepTail(const std::vector<paxos::AcceptedEntry>& accepted) {
-  for (const paxos::AcceptedEntry& entry : accepted) tail_[entry.slot] = entry;
-  while (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
+void ReplicaDriver::KeepTail(const paxos::AcceptedEntry& accepted) {
+  tail_.insert_or_assign(tail_.end(), accepted.slot, accepted);
+  if (tail_.size() > kTailSlots) tail_.erase(tail_.begin());
 }
 
 void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
@@ -438,36 +449,66 @@ void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
   spdlog::info("op=joined cluster={} group={} replica={}", cluster_id, group.value, id_.value);
 }
 
-absl::Status ReplicaDriver::CommitWrites() {
-  const paxos::Writes writes = std::exchange(out_.writes, {});
-  ONEPIECE_RETURN_IF_ERROR(store_->Commit(writes));
-  // Only a write that succeeded shows that the disk is well again. A full disk can be opened, and
-  // fails at the next write.
-  if (writes.urgent()) backoff_ = kBackoffMin;
-  return absl::OkStatus();
-}
-
-// Does what paxos::Outputs asks of its caller, in that order.
+// Does what paxos::Outputs asks of its caller. What is chosen need not wait for this disk, because
+// a majority's disks hold it. While a write is under way, what needs the next one waits with it.
 void ReplicaDriver::CarryOut() {
   if (store_ == nullptr) return;
   DropTooLarge(out_.early);
   transport_.Send(std::exchange(out_.early, {}));
-  if (const absl::Status status = CommitWrites(); !status.ok()) return FailDisk(status);
-  std::vector<paxos::Message> to_others;
-  for (paxos::Message& message : out_.late) {
-    (message.to == id_ ? to_self_ : to_others).push_back(std::move(message));
-  }
-  out_.late.clear();
-  transport_.Send(std::move(to_others));
-  for (const auto& request : std::exchange(begun_, {})) request->Finish(v1::CommandResult());
   FeedApplier();
   // FeedApplier() comes first. It takes the requests whose commands this step still chose, so only
   // the rest has an unknown outcome.
   if (std::exchange(out_.lost_leadership, false))
     FailWaiting(OutcomeUnknown("the leadership was lost"));
+  if (!FinishWrite() || !BeginWrite()) return;
   UpdatePeers();
   PublishRole();
   AskForDueSnapshot();
+}
+
+bool ReplicaDriver::FinishWrite() {
+  if (!writer_.busy()) return true;
+  std::optional<absl::Status> result = writer_.TakeResult();
+  // A leader whose disk hangs must not go on for long. While this thread waits, the others miss its
+  // heartbeats, and elect another one.
+  if (!result && BootNow() - write_.since >= options_.paxos.election_min) result = writer_.Wait();
+  if (!result) return true;
+  if (!result->ok()) {
+    FailDisk(*result);
+    return false;
+  }
+  // Only a write that succeeded shows that the disk is well again. A full disk can be opened, and
+  // fails at the next write.
+  if (write_.urgent) backoff_ = kBackoffMin;
+  SendLate(std::exchange(write_.late, {}), std::exchange(write_.begun, {}));
+  return true;
+}
+
+bool ReplicaDriver::BeginWrite() {
+  if (writer_.busy()) return true;
+  write_.late = std::exchange(out_.late, {});
+  write_.begun = std::exchange(begun_, {});
+  write_.urgent = out_.writes.urgent();
+  write_.since = BootNow();
+  tailed_ = 0;
+  paxos::Writes writes = std::exchange(out_.writes, {});
+  bool leads = false;
+  {
+    const base::MutexLock lock(replica_mutex_);
+    leads = replica_->role() == paxos::Role::kLeader;
+  }
+  writer_.Begin(*store_, std::move(writes), leads && write_.urgent);
+  return FinishWrite();
+}
+
+void ReplicaDriver::SendLate(std::vector<paxos::Message> late,
+                             std::vector<std::shared_ptr<LogRequest>> begun) {
+  std::vector<paxos::Message> to_others;
+  for (paxos::Message& message : late) {
+    (message.to == id_ ? to_self_ : to_others).push_back(std::move(message));
+  }
+  transport_.Send(std::move(to_others));
+  for (const auto& request : begun) request->Finish(v1::CommandResult());
 }
 
 void ReplicaDriver::UpdatePeers() {
@@ -561,8 +602,10 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
   }
   store_.reset();
   out_ = {};
+  tailed_ = 0;
   to_self_.clear();
   FailWaiting(OutcomeUnknown("the disk failed"));
+  FailBegun(OutcomeUnknown("the disk failed"));
   FailSnapshots(OutcomeUnknown("the disk failed"));
   AnswerRefused();
   PublishRole();
@@ -596,7 +639,7 @@ void ReplicaDriver::Recover(const std::stop_token& stop) {
   if (state.snapshot.state != nullptr && !state.snapshot.state->empty())
     restore.push_back({.restore = std::make_shared<const paxos::Snapshot>(state.snapshot)});
   applier_.Push(std::move(restore));
-  KeepTail(state.log);
+  for (const paxos::AcceptedEntry& accepted : state.log) KeepTail(accepted);
   replica_ = std::make_unique<paxos::Replica>(replica_options_, std::move(state), BootNow());
   if (halted_) replica_->RefuseToLead(BootNow(), out_);
   health_ = halted_ ? v1::ReplicaStatus::NEWER_VERSION : v1::ReplicaStatus::OK;
@@ -604,12 +647,17 @@ void ReplicaDriver::Recover(const std::stop_token& stop) {
   spdlog::info("op=disk_opened applied={}", applier_.applied().value);
 }
 
-// Requests that wait for a slot or for the disk may still take effect, so they get `why`. Deferred
-// ones never entered the log.
+// Requests that wait for a slot may still take effect, so they get `why`. Deferred ones never
+// entered the log.
 void ReplicaDriver::FailWaiting(const absl::Status& why) {
   for (const auto& [slot, request] : std::exchange(waiting_, {})) request->Finish(why);
-  for (const auto& request : std::exchange(begun_, {})) request->Finish(why);
   for (const auto& request : std::exchange(deferred_, {})) request->Finish(NotLeader());
+}
+
+// Those that wait for the disk, too.
+void ReplicaDriver::FailBegun(const absl::Status& why) {
+  for (const auto& request : std::exchange(begun_, {})) request->Finish(why);
+  for (const auto& request : std::exchange(write_.begun, {})) request->Finish(why);
 }
 
 void ReplicaDriver::FailSnapshots(const absl::Status& why) {

@@ -22,6 +22,7 @@
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
 #include "nodemanager/replication/applier.h"
+#include "nodemanager/replication/disk_writer.h"
 #include "nodemanager/replication/group_id.h"
 #include "nodemanager/replication/log_options.h"
 #include "nodemanager/replication/log_queue.h"
@@ -49,9 +50,10 @@ struct ReplicaView {
 ///
 /// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, applier,
 /// transport and thread.
-/// Threading: See(), ReadMachine(), applied(), version_limit(), AwaitApplied(), NotLeader() and AddressOf() are
-/// thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner. The thread waits
-/// for disks, but never for the state machine.
+/// Threading: See(), ReadMachine(), applied(), version_limit(), AwaitApplied(), NotLeader() and
+/// AddressOf() are thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner. The
+/// thread never waits for the state machine. It waits for the disk, unless it leads: then the disk
+/// works on the DiskWriter's thread.
 /// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
 /// can be opened again, and then goes on from what is durable.
 class ReplicaDriver {
@@ -123,9 +125,11 @@ class ReplicaDriver {
   void BeginSnapshot(std::shared_ptr<LogRequest> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void CarryOut();
-  absl::Status CommitWrites();
-  void KeepTail(const std::vector<paxos::AcceptedEntry>& accepted)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  // Each returns false when the disk has failed.
+  bool FinishWrite();
+  bool BeginWrite();
+  void SendLate(std::vector<paxos::Message> late, std::vector<std::shared_ptr<LogRequest>> begun);
+  void KeepTail(const paxos::AcceptedEntry& accepted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void FeedApplier();
   std::vector<std::shared_ptr<LogRequest>> TakeWaiting(const paxos::ChosenEntry& chosen);
   void SetNewerVersion(const std::string& what) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
@@ -134,6 +138,7 @@ class ReplicaDriver {
   static void DropTooLarge(std::vector<paxos::Message>& messages);
   void FailDisk(const absl::Status& why);
   void FailWaiting(const absl::Status& why);
+  void FailBegun(const absl::Status& why);
   void FailSnapshots(const absl::Status& why);
   void AnswerRefused();
   void UpdatePeers();
@@ -168,6 +173,14 @@ class ReplicaDriver {
   std::unique_ptr<Store> store_;              // Null while the disk fails, as replica_.
   std::optional<paxos::DurableState> state_;  // What Open() found. MakeReplica() takes it.
   paxos::Outputs out_;
+  std::size_t tailed_ = 0;  // So many of out_.writes.accepted are in tail_.
+  // What the write under way makes durable, and what follows it then.
+  struct {
+    std::vector<paxos::Message> late;
+    std::vector<std::shared_ptr<LogRequest>> begun;
+    bool urgent = false;
+    paxos::Time since;
+  } write_;
   std::vector<paxos::Message> to_self_;
   std::multimap<paxos::Slot, std::shared_ptr<LogRequest>> waiting_;
   std::vector<std::shared_ptr<LogRequest>> deferred_;  // Requests that found no room in the log.
@@ -191,6 +204,7 @@ class ReplicaDriver {
   bool closing_ = false;
 
   std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};
+  DiskWriter writer_;
   std::jthread thread_;
 };
 

@@ -167,13 +167,16 @@ void Host::TimerFired(std::uint32_t generation) {
   Pump();
 }
 
+bool Host::overlaps() const {
+  return state_ == State::kRunning && !paused_ && writing_ && replica_->role() == Role::kLeader &&
+         c_.now - write_begun_ < ReplicaOptions().election_min.count();
+}
+
 void Host::Pump() {
-  while (idle()) {
+  while (idle() || overlaps()) {
     const bool due = local() >= replica_->next_deadline();
-    if (inbox_.empty() && !due && !carried_.writes.urgent() && carried_.early.empty() &&
-        carried_.late.empty()) {
-      break;
-    }
+    const bool waits = writing_ || (!carried_.writes.urgent() && carried_.late.empty());
+    if (inbox_.empty() && !due && waits && carried_.early.empty()) break;
     Outputs out = std::move(carried_);
     carried_ = {};
     for (int steps = 0; steps < kMaxBatch && !inbox_.empty() && !paused_; ++steps) {
@@ -188,7 +191,7 @@ void Host::Pump() {
 }
 
 void Host::ArmTimer() {
-  if (!idle()) return;
+  if (!idle() && !overlaps()) return;
   const Nanos at = std::max(clock_.When(replica_->next_deadline()), c_.now + kMicrosecond);
   if (armed_for_ >= c_.now && armed_for_ <= at) return;
   armed_for_ = at;
@@ -267,12 +270,25 @@ void Host::Commit(Outputs out) {
     network_.Send(index_, std::move(message));
   }
   out.early.clear();
-  if (!out.writes.urgent()) {
-    carried_.writes = std::move(out.writes);
-    out.writes = {};
-    return Finish(out);
+  // A majority's disks hold what is chosen, so it need not wait for this one.
+  Outputs chosen;
+  chosen.restore = std::exchange(out.restore, nullptr);
+  chosen.chosen = std::exchange(out.chosen, {});
+  chosen.lost_leadership = std::exchange(out.lost_leadership, false);
+  if (writing_) {
+    carried_ = std::move(out);
+  } else if (out.writes.urgent()) {
+    Write(std::move(out));
+  } else {
+    carried_.writes = std::exchange(out.writes, {});
+    Finish(out);
   }
+  Finish(chosen);
+}
+
+void Host::Write(Outputs out) {
   disk_.Begin(out.writes);
+  write_begun_ = c_.now;
   Nanos done = c_.now + c_.plan.fsync + c_.random.Exponential(c_.plan.fsync_jitter);
   if (stalled_until_ > done) done = stalled_until_;
   c_.events.Push(done, Event::Kind::kDisk, index_, generation_);

@@ -103,6 +103,9 @@ class Host {
   };
 
   [[nodiscard]] bool idle() const { return state_ == State::kRunning && !paused_ && !writing_; }
+  /// True while a leader goes on although its disk writes. When the disk takes too long, it waits
+  /// as any other does, and its group finds another leader.
+  [[nodiscard]] bool overlaps() const;
   void Take(Input input);
   void Pump();
   void ArmTimer();
@@ -112,6 +115,7 @@ class Host {
   void FinishRead(const Request& request, const Result& result, bool covered, Outputs& out);
   void Operate(const Command& command, Outputs& out);
   void Commit(Outputs out);
+  void Write(Outputs out);
   void Finish(Outputs& out);
   void Restore(const Snapshot& snapshot);
   void Apply(const ChosenEntry& chosen);
@@ -142,6 +146,7 @@ class Host {
   Outputs carried_;    // Writes that wait for the next urgent ones.
   Outputs in_flight_;  // What follows the write under way.
   bool writing_ = false, written_ = false;
+  Nanos write_begun_ = 0;
   bool paused_ = false;
   bool outdated_ = false;               // It met an entry that this version cannot apply.
   std::vector<std::uint32_t> waiting_;  // By client: the number of the command to answer.
