@@ -55,6 +55,9 @@ struct ChosenEntry {
 ///   3. send `late`; a message to this replica itself goes into Receive();
 ///   4. replace the state machine by `restore`, apply `chosen` in order, and answer.
 /// Several steps may share one Outputs, so that one sync makes all of them durable (group commit).
+/// `restore` and `chosen` need not wait for the writes, because a majority's disks hold what is
+/// chosen. The caller may go on stepping while writes are under way: later writes and `late` wait
+/// for them, in order.
 struct Outputs {
   /// A message whose `to` is 0 goes to every address that the caller knows.
   std::vector<Message> early, late;

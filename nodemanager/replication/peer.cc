@@ -1,5 +1,6 @@
 #include "nodemanager/replication/peer.h"
 
+#include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/channel.h"
-#include "nodemanager/replication/codec.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -32,16 +32,16 @@ constexpr auto kRetryRefused = milliseconds(500);
 // An envelope takes messages until it has this many bytes. The last message may exceed it.
 constexpr std::size_t kEnvelopeBytes = std::size_t{4} << 20;
 
-std::size_t BytesOf(const paxos::Message& message) {
-  std::size_t bytes = 128;
-  if (const auto* accept = std::get_if<paxos::Accept>(&message.body)) {
-    for (const paxos::LogEntry& entry : accept->entries) bytes += entry.bytes();
-  } else if (const auto* promise = std::get_if<paxos::Promise>(&message.body)) {
-    for (const paxos::AcceptedEntry& accepted : promise->accepted) bytes += accepted.entry.bytes();
-  } else if (const auto* install = std::get_if<paxos::InstallSnapshot>(&message.body)) {
-    bytes += install->snapshot->state->size();
-  }
-  return bytes;
+constexpr const char* kExchange = "/onepiece.v1.ReplicaService/Exchange";
+
+// A stream of bytes, because the messages in them are shared with other streams.
+std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> OpenStream(
+    const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext& context,
+    google::protobuf::Empty& response) {
+  const grpc::internal::RpcMethod method(kExchange, grpc::internal::RpcMethod::CLIENT_STREAMING);
+  return std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>>(
+      grpc::internal::ClientWriterFactory<grpc::ByteBuffer>::Create(channel.get(), method, &context,
+                                                                    &response));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Peer::Peer(std::string address, v1::ReplicaHello hello, base::Clock& clock)
     : address_(std::move(address)),
       hello_(std::move(hello)),
       clock_(clock),
-      stub_(v1::ReplicaService::NewStub(rpc::MakeChannel(address_, kTiming))),
+      channel_(rpc::MakeChannel(address_, kTiming)),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 Peer::~Peer() {
@@ -58,8 +58,8 @@ Peer::~Peer() {
   thread_.join();
 }
 
-void Peer::Send(paxos::Message message) {
-  const std::size_t bytes = BytesOf(message);
+void Peer::Send(std::shared_ptr<const EncodedMessage> message) {
+  const std::size_t bytes = message->size();
   const base::MutexLock lock(mutex_);
   if (queue_.size() >= kMaxMessages || queued_bytes_ + bytes > kMaxBytes) {
     queue_.clear();
@@ -70,7 +70,7 @@ void Peer::Send(paxos::Message message) {
   changed_.NotifyOne();
 }
 
-std::vector<paxos::Message> Peer::Take(const std::stop_token& stop) {
+std::vector<std::shared_ptr<const EncodedMessage>> Peer::Take(const std::stop_token& stop) {
   base::MutexLock lock(mutex_);
   changed_.Wait(lock, stop,
                 [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); });
@@ -101,23 +101,27 @@ absl::Status Peer::Speak(const std::stop_token& stop) {
   // lets the destructor join.
   const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
   google::protobuf::Empty response;
-  const auto writer = stub_->Exchange(&context, &response);
+  const auto writer = OpenStream(channel_, context, response);
   v1::ReplicaEnvelope envelope;
   *envelope.mutable_hello() = hello_;
+  const grpc::Slice hello(envelope.SerializeAsString());
   const base::MonotonicTime opened = clock_.Now();
-  bool open = writer->Write(envelope);
+  bool open = writer->Write(grpc::ByteBuffer(&hello, 1));
   while (open && !stop.stop_requested()) {
     std::size_t bytes = 0;
-    envelope.Clear();
-    for (const paxos::Message& message : Take(stop)) {
-      *envelope.add_messages() = EncodeMessage(message);
-      bytes += BytesOf(message);
-      if (bytes < kEnvelopeBytes) continue;
-      if (!(open = writer->Write(envelope))) break;
-      envelope.Clear();
+    std::vector<grpc::Slice> slices;
+    const auto write = [&] {
+      open = writer->Write(grpc::ByteBuffer(slices.data(), slices.size()));
+      slices.clear();
       bytes = 0;
+    };
+    for (const auto& message : Take(stop)) {
+      slices.push_back(message->bytes());
+      bytes += message->size();
+      if (bytes >= kEnvelopeBytes) write();
+      if (!open) break;
     }
-    if (open && envelope.messages_size() > 0) open = writer->Write(envelope);
+    if (open && !slices.empty()) write();
     if (open && !told_.empty() && clock_.Now() - opened > kSettled) {
       spdlog::info("op=peer_connected address={}", address_);
       told_.clear();

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
-#include "nodemanager/paxos/message.h"
+#include "nodemanager/replication/encoded_message.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
 namespace onepiece::nodemanager {
@@ -33,25 +33,25 @@ class Peer {
 
   /// Queues a message. A full queue is emptied first, because a peer that is so far behind needs
   /// only the newest messages, and consensus sends again what it misses.
-  void Send(paxos::Message message);
+  void Send(std::shared_ptr<const EncodedMessage> message);
 
  private:
   void Run(const std::stop_token& stop);
   // Sends until the stream breaks, and returns the reason.
   absl::Status Speak(const std::stop_token& stop);
-  std::vector<paxos::Message> Take(const std::stop_token& stop);
+  std::vector<std::shared_ptr<const EncodedMessage>> Take(const std::stop_token& stop);
   // Logs why the stream broke, unless that was the last reason too.
   void Tell(const absl::Status& why);
 
   const std::string address_;
   const v1::ReplicaHello hello_;
   base::Clock& clock_;
-  const std::unique_ptr<v1::ReplicaService::Stub> stub_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::string told_;  // Thread's own: the last failure in the log, so that each is told once.
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<paxos::Message> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const EncodedMessage>> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 
   std::jthread thread_;

@@ -130,16 +130,17 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
 void Transport::Send(std::vector<paxos::Message> messages) {
   const base::MutexLock lock(mutex_);
   if (!started_ || stopped_) return;
+  std::shared_ptr<const EncodedMessage> last;
   for (paxos::Message& message : messages) {
-    if (message.to == paxos::ReplicaId{}) {
-      for (const std::string& address : addresses_)
-        FindPeer(paxos::ReplicaId{}, address)->Send(message);
-      continue;
+    const paxos::ReplicaId to = message.to;
+    // A leader says the same to its followers, one after another.
+    if (last == nullptr || !last->Says(message))
+      last = std::make_shared<const EncodedMessage>(std::move(message));
+    if (to == paxos::ReplicaId{}) {
+      for (const std::string& address : addresses_) FindPeer(to, address)->Send(last);
+    } else if (const std::string* address = AddressOf(to); address != nullptr) {
+      FindPeer(to, *address)->Send(last);
     }
-    const std::string* address = AddressOf(message.to);
-    if (address == nullptr) continue;
-    Peer* peer = FindPeer(message.to, *address);
-    peer->Send(std::move(message));
   }
 }
 

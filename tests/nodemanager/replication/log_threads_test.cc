@@ -16,6 +16,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
+using testing::Eventually;
 using Proposed = absl::StatusOr<v1::CommandResult>;
 
 // True when the node knows its last slot to be chosen, and the slot is of this kind.
