@@ -1,11 +1,16 @@
 #include "tests/nodemanager/paxos/sim/client.h"
 
+#include <numeric>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace onepiece::paxos::sim {
 
 Clients::Clients(Context& context, Network& network, std::size_t hosts)
-    : c_(context), network_(network), hosts_(hosts), clients_(context.plan.clients) {}
+    : c_(context), network_(network), choices_(hosts), clients_(context.plan.clients) {
+  std::iota(choices_.begin(), choices_.end(), std::size_t{0});
+}
 
 void Clients::Start() {
   for (std::size_t i = 0; i < clients_.size(); ++i) {
@@ -21,6 +26,7 @@ void Clients::Begin(std::size_t index) {
   Client& client = clients_[index];
   Request& request = client.request;
   request = {.client = static_cast<std::uint32_t>(index), .number = ++client.number};
+  request.group = c_.group;
   request.key = static_cast<std::uint32_t>(c_.random.Below(ToyState::kKeys));
   if (!c_.random.Chance(c_.plan.reads)) {
     request.kind =
@@ -39,7 +45,7 @@ void Clients::Ask(std::size_t index) {
   client.elsewhere = true;
   network_.Send(client.host, client.request);
   if (c_.random.Chance(c_.plan.hedge)) {
-    network_.Send(static_cast<std::size_t>(c_.random.Below(hosts_)), client.request);
+    network_.Send(AnyHost(), client.request);
   }
   SetTimer(index, c_.plan.patience);
 }
@@ -56,7 +62,7 @@ void Clients::TimerFired(std::size_t index, std::uint32_t generation) {
     End(index, Operation::kNever, 0);
     return;
   }
-  if (client.elsewhere) client.host = static_cast<std::size_t>(c_.random.Below(hosts_));
+  if (client.elsewhere) client.host = AnyHost();
   Ask(index);
 }
 
@@ -88,19 +94,44 @@ void Clients::Receive(const Reply& reply) {
 void Clients::End(std::size_t index, Nanos returned, std::uint64_t before) {
   Client& client = clients_[index];
   const Request& request = client.request;
-  history_.push_back({request.kind, request.client, request.key, request.expected, request.written,
+  std::vector<Operation>& history = histories_.back();
+  history.push_back({request.kind, request.client, request.key, request.expected, request.written,
                       before, client.called, returned});
-  if (c_.trace.on()) c_.trace.Line(c_.now, "client", Describe(history_.back()));
+  if (c_.trace.on()) c_.trace.Line(c_.now, "client", Describe(history.back()));
   client.busy = false;
   SetTimer(index, c_.random.Exponential(c_.plan.think));
 }
 
-void Clients::Close() {
-  stopped_ = true;
+void Clients::Abandon() {
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     if (!clients_[i].busy) continue;
     ++c_.tally.unknown;
     End(i, Operation::kNever, 0);
+  }
+}
+
+void Clients::Close() {
+  stopped_ = true;
+  Abandon();
+}
+
+void Clients::BeginGeneration(const ToyState& state) {
+  Abandon();
+  std::vector<Operation>& history = histories_.emplace_back();
+  // The registers begin with what the new group knows, as if somebody had written it just before.
+  for (std::uint32_t key = 0; key < ToyState::kKeys; ++key) {
+    const std::uint64_t value = state.Read(key).before;
+    if (value == 0) continue;
+    history.push_back({.kind = Operation::Kind::kWrite,
+                       .client = static_cast<std::uint32_t>(clients_.size()),
+                       .key = key,
+                       .written = value,
+                       .called = c_.now - 2,
+                       .returned = c_.now - 1});
+  }
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    clients_[i].acknowledged =
+        std::min(clients_[i].acknowledged, state.last_number(static_cast<std::uint32_t>(i)));
   }
 }
 

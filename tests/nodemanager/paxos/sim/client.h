@@ -18,8 +18,15 @@ class Clients {
   void TimerFired(std::size_t client, std::uint32_t generation);
   void Receive(const Reply& reply);
 
-  /// All operations that have ended. After Close() also those that are still under way.
-  [[nodiscard]] const std::vector<Operation>& history() const { return history_; }
+  /// Each client asks only these hosts from now on. A client that asks at random may ask dead hosts
+  /// for ten seconds, which says nothing about the group.
+  void AskOnly(std::vector<std::size_t> hosts) { choices_ = std::move(hosts); }
+  /// The group is lost, and another one begins with `state`. What was under way has no answer.
+  void BeginGeneration(const ToyState& state);
+
+  /// The operations of each generation that have ended. After Close() also those that are still
+  /// under way.
+  [[nodiscard]] const std::vector<std::vector<Operation>>& histories() const { return histories_; }
   void Close();
   /// The number of each client's last acknowledged command.
   [[nodiscard]] std::vector<std::uint32_t> acknowledged() const;
@@ -41,15 +48,19 @@ class Clients {
   };
 
   void SetTimer(std::size_t index, Nanos after);
+  void Abandon();
   void Begin(std::size_t index);
   void Ask(std::size_t index);
   void End(std::size_t index, Nanos returned, std::uint64_t before);
+  [[nodiscard]] std::size_t AnyHost() {
+    return choices_[static_cast<std::size_t>(c_.random.Below(choices_.size()))];
+  }
 
   Context& c_;
   Network& network_;
-  std::size_t hosts_;
+  std::vector<std::size_t> choices_;  // The hosts that clients ask.
   std::vector<Client> clients_;
-  std::vector<Operation> history_;
+  std::vector<std::vector<Operation>> histories_{1};
   std::uint64_t last_value_ = 0;
   Nanos newest_call_ = -1;
   bool stopped_ = false;

@@ -22,6 +22,7 @@ struct Event {
     kWake,     ///< Host `node` goes on, or starts.
     kClient,   ///< The timer of client `node` fires.
     kFault,    ///< The next fault is due.
+    kDisaster,  ///< The disaster of Plan::disasters number `argument` happens.
     kAttack,   ///< The second half of a lease attack is due. Host `node` wants to lead.
     kPhase,    ///< The world looks whether the phase of the history is over.
   };
@@ -82,6 +83,8 @@ struct Context {
   Trace trace;
   WorldMutant mutant;
   Nanos now = 0;
+  /// The present group. An operator who begins a new one counts on.
+  std::uint64_t group = 1;
 };
 
 }  // namespace onepiece::paxos::sim

@@ -31,10 +31,21 @@ void Host::Format(const Members* group) {
     state = Replica::Bootstrap(state.replica, *group, name_);
     c_.invariants.Bootstrapped(state);
   }
+  group_ = group != nullptr ? c_.group : 0;
   network_.Registered(state.replica, index_);
   if (c_.trace.on())
     Say(absl::StrCat("has an empty disk, id ", absl::Hex(state.replica.value >> 48)));
   disk_.Format(std::move(state));
+  state_ = State::kDown;
+}
+
+void Host::Regroup(DurableState state, std::uint64_t group) {
+  network_.Registered(state.replica, index_);
+  if (c_.trace.on())
+    Say(absl::StrCat("begins group ", group, " after slot ", state.snapshot.index.value, ", id ",
+                     absl::Hex(state.replica.value >> 48)));
+  disk_.Format(std::move(state));
+  group_ = group;
   state_ = State::kDown;
 }
 
@@ -54,7 +65,7 @@ void Host::Start() {
   options.keep_slots = c_.plan.keep_slots;
   options.window_slots = c_.plan.window_slots;
   replica_.emplace(std::move(options), disk_.state(), local());
-  toy_ = ToyState::Load(disk_.state().snapshot.state ? *disk_.state().snapshot.state : "");
+  machine_ = Machine::Load(c_.plan.real_state, disk_.state().snapshot.state.get());
   applied_ = saved_ = disk_.state().snapshot.index;
   waiting_.assign(c_.plan.clients, 0);
   if (c_.trace.on())
@@ -66,7 +77,7 @@ void Host::Crash(Unsynced unsynced) {
   if (state_ != State::kRunning) return;
   if (disk_.busy()) {
     if (unsynced == Unsynced::kKept) {
-      c_.invariants.BecomesDurable(id(), disk_.state(), disk_.under_way());
+      if (!lost()) c_.invariants.BecomesDurable(id(), disk_.state(), disk_.under_way());
       const std::string wrong = disk_.End();
       if (!wrong.empty()) c_.invariants.Fail(Invariants::kDisk, wrong);
     } else {
@@ -135,8 +146,29 @@ void Host::Repair() {
   if (paused_) Wake(wake_);
 }
 
-void Host::Receive(Message message) {
-  if (state_ != State::kRunning) return;
+void Host::Send(Message message) {
+  if (!lost()) c_.invariants.Says(message, disk_.state());
+  network_.Send(index_, {group_, std::move(message)});
+}
+
+// What the hello of a stream says in the product. Replicas of two groups do not talk. One that
+// belongs to none may only ask to join, and joins the group of the first that answers it.
+bool Host::Admits(const Sent& sent) {
+  if (c_.mutant == WorldMutant::kNoGroupFence) {
+    if (sent.group == c_.group) group_ = c_.group;
+    return true;
+  }
+  if (sent.group == group_) return group_ != 0;
+  if (sent.group == 0) return std::holds_alternative<Join>(sent.message.body);
+  if (group_ != 0 || sent.message.to != id()) return false;
+  group_ = sent.group;
+  Say("joins its group");
+  return false;
+}
+
+void Host::Receive(Sent sent) {
+  if (state_ != State::kRunning || !Admits(sent)) return;
+  Message& message = sent.message;
   ++c_.tally.delivered;
   if (c_.trace.on()) {
     const auto from = network_.HostOf(message.from);
@@ -146,7 +178,7 @@ void Host::Receive(Message message) {
 }
 
 void Host::Receive(const Request& request) {
-  if (state_ == State::kRunning) Take(request);
+  if (state_ == State::kRunning && request.group == c_.group) Take(request);
 }
 
 void Host::Do(Command command) {
@@ -212,13 +244,14 @@ void Host::Serve(const Request& request, Outputs& out) {
   if (!replica_->IsReady() || outdated_) return Refuse(request, Reply::Kind::kNotLeader);
   if (request.kind == Operation::Kind::kRead) return Read(request, out);
   const auto slot =
-      replica_->Propose(local(), ToyState::Encode(request), replica_->common_version(), out);
+      replica_->Propose(local(), machine_.Encode(request, replica_->common_version(), c_.random),
+                                      replica_->common_version(), out);
   if (!slot.ok()) return Refuse(request, Reply::Kind::kLater);
   waiting_[request.client] = request.number;
 }
 
 void Host::Read(const Request& request, Outputs& out) {
-  const Result result = toy_.Read(request.key);
+  const Result result = toy().Read(request.key);
   if (!stopped_read_ && c_.random.Chance(c_.plan.pause_in_read)) {
     c_.tally.Count(Fault::kPauseInRead);
     stopped_read_ = {request, result};
@@ -265,10 +298,7 @@ void Host::Operate(const Command& command, Outputs& out) {
 }
 
 void Host::Commit(Outputs out) {
-  for (Message& message : out.early) {
-    c_.invariants.Says(message, disk_.state());
-    network_.Send(index_, std::move(message));
-  }
+  for (Message& message : out.early) Send(std::move(message));
   out.early.clear();
   // A majority's disks hold what is chosen, so it need not wait for this one.
   Outputs chosen;
@@ -312,7 +342,7 @@ void Host::DiskDone(std::uint32_t generation) {
     Crash(Unsynced::kLost);
     return StartAfter(kRestart);
   }
-  c_.invariants.BecomesDurable(id(), disk_.state(), disk_.under_way());
+  if (!lost()) c_.invariants.BecomesDurable(id(), disk_.state(), disk_.under_way());
   const bool installs = disk_.under_way().install != nullptr;
   const std::string wrong = disk_.End();
   if (!wrong.empty())
@@ -360,14 +390,14 @@ void Host::Vouch(const Message& message) {
 
 void Host::Finish(Outputs& out) {
   for (Message& message : out.late) {
-    c_.invariants.Says(message, disk_.state());
-    Vouch(message);
+    if (!lost()) Vouch(message);
     if (c_.mutant == WorldMutant::kDriftUnchecked) ForgeClock(message);
-    if (message.to == id()) {
-      inbox_.push_back(std::move(message));
-    } else {
-      network_.Send(index_, std::move(message));
+    if (message.to != id()) {
+      Send(std::move(message));
+      continue;
     }
+    if (!lost()) c_.invariants.Says(message, disk_.state());
+    inbox_.push_back(std::move(message));
   }
   // The slot of a read's no-op may by now hold another leader's entry, which was chosen before the
   // read came.
@@ -393,7 +423,7 @@ void Host::Finish(Outputs& out) {
 void Host::Save() {
   ++c_.tally.snapshots_taken;
   saved_ = applied_;
-  replica_->TakeSnapshot(applied_, toy_.Save(), carried_);
+  replica_->TakeSnapshot(applied_, machine_.Save(), carried_);
 }
 
 void Host::Restore(const Snapshot& snapshot) {
@@ -403,9 +433,9 @@ void Host::Restore(const Snapshot& snapshot) {
                                            " to a snapshot of ", snapshot.index.value));
   }
   ++c_.tally.snapshots_installed;
-  toy_ = ToyState::Load(snapshot.state ? *snapshot.state : "");
+  machine_ = Machine::Load(c_.plan.real_state, snapshot.state.get());
   applied_ = snapshot.index;
-  c_.invariants.HasState(id(), applied_, toy_.hash());
+  if (!lost()) c_.invariants.HasState(id(), applied_, machine_.HashAt(applied_));
 }
 
 void Host::Apply(const ChosenEntry& chosen) {
@@ -425,30 +455,33 @@ void Host::Apply(const ChosenEntry& chosen) {
     replica_->RefuseToLead(local(), carried_);
     return StartAfter(kRestart);
   }
-  c_.invariants.Applies(id(), chosen.slot, chosen.entry);
+  if (!lost()) c_.invariants.Applies(id(), chosen.slot, chosen.entry);
   if (c_.invariants.violation().found()) return;
   applied_ = chosen.slot;
   if (chosen.entry.kind == LogEntry::Kind::kCommand) {
-    const Request request = ToyState::Decode(*chosen.entry.payload);
-    const std::uint64_t before = toy_.epoch();
-    const Result result =
-        toy_.Apply(request, c_.mutant == WorldMutant::kForgetRetries ? Retries::kForgotten
-                                                                     : Retries::kRemembered);
-    if (toy_.epoch() == before) ++c_.tally.retries_remembered;
-    if (waiting_[request.client] == request.number) {
-      waiting_[request.client] = 0;
-      Answer(request, result);
-    }
+    ApplyCommand(*chosen.entry.payload);
   }
-  c_.invariants.HasState(id(), applied_, toy_.hash());
+  if (!lost()) c_.invariants.HasState(id(), applied_, machine_.HashAt(applied_));
   while (!reads_.empty() && reads_.front().slot <= applied_) {
     const Request& request = reads_.front().request;
     if (reads_.front().slot == applied_) {
       ++c_.tally.log_reads;
-      Answer(request, toy_.Read(request.key));
+      Answer(request, toy().Read(request.key));
     }
     reads_.pop_front();
   }
+}
+
+void Host::ApplyCommand(const std::string& payload) {
+  const std::uint64_t before = toy().epoch();
+  const std::optional<Machine::Done> done = machine_.Apply(payload, c_.mutant);
+  if (const std::string& wrong = machine_.wrong(); !wrong.empty() && !lost())
+    c_.invariants.Fail(Invariants::kSameState, absl::StrCat(name_, ": ", wrong));
+  if (!done) return;
+  if (toy().epoch() == before) ++c_.tally.retries_remembered;
+  if (waiting_[done->request.client] != done->request.number) return;
+  waiting_[done->request.client] = 0;
+  Answer(done->request, done->result);
 }
 
 void Host::Answer(const Request& request, const Result& result) {

@@ -11,6 +11,7 @@
 #include "nodemanager/paxos/replica.h"
 #include "tests/nodemanager/paxos/sim/clock.h"
 #include "tests/nodemanager/paxos/sim/disk.h"
+#include "tests/nodemanager/paxos/sim/machine.h"
 #include "tests/nodemanager/paxos/sim/network.h"
 
 namespace onepiece::paxos::sim {
@@ -40,6 +41,8 @@ class Host {
   /// Gives the host an empty disk under a new id. If `group` is given, the disk begins a new group
   /// with this host in it.
   void Format(const Members* group);
+  /// Gives the host the disk with which an operator begins a new group.
+  void Regroup(DurableState state, std::uint64_t group);
   /// Starts a process.
   /// REQUIRES: a disk and no process.
   void Start();
@@ -58,7 +61,7 @@ class Host {
   /// REQUIRES: a disk.
   void Repair();
 
-  void Receive(Message message);
+  void Receive(Sent sent);
   void Receive(const Request& request);
   void Do(Command command);
   void TimerFired(std::uint32_t generation);
@@ -77,10 +80,17 @@ class Host {
   [[nodiscard]] Time local() const { return clock_.Local(c_.now); }
   /// The replica, or null when no process runs.
   [[nodiscard]] const Replica* replica() const { return replica_ ? &*replica_ : nullptr; }
-  [[nodiscard]] const ToyState& toy() const { return toy_; }
+  /// The group that its disk belongs to, or 0 when it has heard of none.
+  [[nodiscard]] std::uint64_t group() const { return group_; }
+  /// True while its disk is that of a lost group. What it does then binds nobody.
+  [[nodiscard]] bool lost() const { return group_ != 0 && group_ != c_.group; }
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] const ToyState& toy() const { return machine_.toy(); }
   [[nodiscard]] Slot applied() const { return applied_; }
   /// True while an operator's command may still change the members.
   [[nodiscard]] bool changing() const { return commands_ > 0 || change_ > applied_; }
+  /// True while an operator's command waits that no message has told of yet.
+  [[nodiscard]] bool asked() const { return commands_ > 0; }
 
  private:
   using Input = std::variant<Message, Request, Command>;
@@ -106,6 +116,8 @@ class Host {
   /// True while a leader goes on although its disk writes. When the disk takes too long, it waits
   /// as any other does, and its group finds another leader.
   [[nodiscard]] bool overlaps() const;
+  [[nodiscard]] bool Admits(const Sent& sent);
+  void Send(Message message);
   void Take(Input input);
   void Pump();
   void ArmTimer();
@@ -119,6 +131,7 @@ class Host {
   void Finish(Outputs& out);
   void Restore(const Snapshot& snapshot);
   void Apply(const ChosenEntry& chosen);
+  void ApplyCommand(const std::string& payload);
   void Answer(const Request& request, const Result& result);
   void Refuse(const Request& request, Reply::Kind kind);
   void Save();
@@ -132,13 +145,14 @@ class Host {
   const std::string name_;
   State state_ = State::kOff;
   Disk disk_;
+  std::uint64_t group_ = 0;  // On the disk too.
   DriftClock clock_;
   std::uint32_t version_ = 1;
   std::uint64_t life_ = 0;
 
   // The state of a process:
   std::optional<Replica> replica_;
-  ToyState toy_;
+  Machine machine_;
   Slot applied_, saved_;
   std::deque<Input> inbox_;
   int commands_ = 0;   // How many Commands are in inbox_.

@@ -61,6 +61,18 @@ void Invariants::Bootstrapped(const DurableState& state) {
   }
 }
 
+void Invariants::BeginGeneration(const DurableState& state, std::uint64_t hash) {
+  // A survivor may have accepted slots that nobody has applied. They are chosen now.
+  const std::size_t known = state.snapshot.index.value;
+  while (slots_.size() < known) slots_.push_back({});
+  slots_.resize(known);
+  if (known > 0) slots_.back().state = hash;
+  for (const AcceptedEntry& first : state.log) slots_.push_back({HashOf(first.entry), 0});
+  votes_.clear();
+  proposed_.clear();
+  members_ = {{state.snapshot.index, state.snapshot.members}};
+}
+
 void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
                                 const Writes& writes) {
   // A promise binds even when the disk has forgotten it.
@@ -178,6 +190,7 @@ void Invariants::Choose(Slot slot, std::uint64_t hash, const LogEntry& entry) {
     return Fail(kMembers, absl::StrCat("slot ", slot.value, " changes several voters"));
   }
   members_.emplace_back(slot, entry.members);
+  ++changes_;
 }
 
 void Invariants::Applies(ReplicaId replica, Slot slot, const LogEntry& entry) {

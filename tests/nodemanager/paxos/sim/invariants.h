@@ -52,6 +52,9 @@ class Invariants {
 
   /// The group begins with `state`.
   void Bootstrapped(const DurableState& state);
+  /// Another group begins with `state`, whose snapshot is the state of hash `hash`. All later slots
+  /// of the lost group are as if they had never been. What its old replicas do is not to be told.
+  void BeginGeneration(const DurableState& state, std::uint64_t hash);
   /// `replica` is about to have `writes` on its disk, which holds `before`.
   void BecomesDurable(ReplicaId replica, const DurableState& before, const Writes& writes);
   /// A replica whose disk holds `disk` says `message`.
@@ -60,6 +63,10 @@ class Invariants {
   void Applies(ReplicaId replica, Slot slot, const LogEntry& entry);
   /// `replica` has the state after `slot`. It got there by applying entries or by a snapshot.
   void HasState(ReplicaId replica, Slot slot, std::uint64_t hash);
+  /// The hash of the state after `slot`, or 0 when nobody has shown it.
+  [[nodiscard]] std::uint64_t StateAfter(Slot slot) const {
+    return slot == Slot{} || slot > chosen() ? 0 : slots_[slot - kFirstSlot].state;
+  }
   /// True when `replica` has ever had `slot` on its disk, accepted under `ballot`.
   [[nodiscard]] bool HasVoted(ReplicaId replica, Slot slot, Ballot ballot) const;
   /// In its life number `life`, `replica` leads under `ballot`.
@@ -80,7 +87,7 @@ class Invariants {
   /// All members that may be in force for a replica that knows slots up to `known` to be chosen:
   /// those after `known`, all later ones, and those that were proposed and are not decided.
   [[nodiscard]] std::vector<Members> PossibleMembers(Slot known) const;
-  [[nodiscard]] std::uint64_t membership_changes() const { return members_.size() - 1; }
+  [[nodiscard]] std::uint64_t membership_changes() const { return changes_; }
 
  private:
   /// `replica` has had an entry of this hash on its disk, accepted under `ballot`.
@@ -106,6 +113,7 @@ class Invariants {
   std::unordered_map<ReplicaId, Ballot> promises_;
   std::vector<Ballot> given_up_;
   std::uint64_t newest_epoch_ = 0;
+  std::uint64_t changes_ = 0;  // Of members.
   Violation violation_;
 };
 

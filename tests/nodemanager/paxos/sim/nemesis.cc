@@ -8,40 +8,66 @@ namespace onepiece::paxos::sim {
 namespace {
 
 constexpr Nanos kForEver = 1'000'000 * kSecond;
-/// For less than this time a leader may believe in a replica that is gone, and give it a seat. An
-/// operator who takes away another seat meanwhile can end a group of two.
+/// For less than this time a leader may believe in a replica that is gone, and give it a seat, or
+/// count on it when an operator takes away another one.
 constexpr Nanos kBelief = 800 * kMillisecond;
 
 }  // namespace
 
-bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, ReplicaId joins) const {
+bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, const std::vector<ReplicaId>& gone,
+                      const std::string& leaves) const {
   Slot known;
   for (const std::size_t index : hosts) {
     // Nobody asks a learner what it knows.
     if (!c_.invariants.members().Votes(hosts_[index].id())) continue;
     known = std::max(known, hosts_[index].disk().state().chosen);
   }
-  for (const Members& members : c_.invariants.PossibleMembers(known)) {
+  for (Members& members : c_.invariants.PossibleMembers(known)) {
+    // Whoever is named last may lose the seat, and so may whoever holds it by then.
+    std::erase_if(members.seats, [&](const Seat& seat) { return seat.name == leaves; });
     const auto voters = std::count_if(hosts.begin(), hosts.end(), [&](std::size_t index) {
       return members.Votes(hosts_[index].id());
     });
-    const std::size_t more = joins != ReplicaId{} && !members.Votes(joins) ? 1 : 0;
+    const auto more = static_cast<std::size_t>(std::count_if(
+        gone.begin(), gone.end(), [&](ReplicaId id) { return !members.Votes(id); }));
     if (static_cast<std::size_t>(voters) < (members.voters() + more) / 2 + 1) return false;
   }
   return true;
 }
 
-bool Nemesis::MayWipe(const Host& host) const {
-  // The leader may still believe in the replica that was lost last, and give it a seat.
-  if (c_.now < lost_disk_at_ + kBelief) return false;
-  std::vector<std::size_t> others;
-  for (const Host& other : hosts_) {
-    if (other.changing()) return false;
-    if (other.index() != host.index() && other.state() != Host::State::kOff) {
-      others.push_back(other.index());
-    }
+std::vector<ReplicaId> Nemesis::JustLost() const {
+  std::vector<ReplicaId> lost;
+  for (const auto& [at, id] : losses_) {
+    if (c_.now < at + kBelief) lost.push_back(id);
   }
-  return Suffice(others, host.id());
+  return lost;
+}
+
+std::vector<std::size_t> Nemesis::WithDisk() const {
+  std::vector<std::size_t> found;
+  for (const Host& host : hosts_) {
+    if (host.state() != Host::State::kOff) found.push_back(host.index());
+  }
+  return found;
+}
+
+bool Nemesis::MajorityIsLeft() const { return Suffice(WithDisk(), {}, ""); }
+
+bool Nemesis::MayWipe(const Host& host) const {
+  // What an operator has asked for, and no message has told of, may take any seat.
+  if (std::any_of(hosts_.begin(), hosts_.end(), [](const Host& other) { return other.asked(); }))
+    return false;
+  std::vector<std::size_t> others = WithDisk();
+  std::erase(others, host.index());
+  std::vector<ReplicaId> gone = JustLost();
+  gone.push_back(host.id());
+  return Suffice(others, gone, "");
+}
+
+bool Nemesis::MayTakeSeat(const std::string& name) const {
+  std::vector<std::size_t> others = WithDisk();
+  std::erase_if(others, [&](std::size_t index) { return hosts_[index].name() == name; });
+  return JustLost().empty() || Suffice(others, JustLost(), name);
 }
 
 Host* Nemesis::Leader() {
@@ -96,6 +122,8 @@ void Nemesis::Do(Fault fault) {
       return DelayAnswers();
     case Fault::kLeaseAttack:
       return BeginAttack();
+    case Fault::kTwinLoss:
+      return TwinLoss();
     case Fault::kStepDown:
     case Fault::kAddSeat:
     case Fault::kRemoveSeat:
@@ -211,35 +239,54 @@ void Nemesis::Crash(Host& host) {
   c_.tally.Count(Fault::kCrash);
   host.Crash(c_.random.Chance(0.5) ? Unsynced::kKept : Unsynced::kLost);
   if (!corrupt) return;
-  c_.tally.Count(Fault::kCorrupt);
-  lost_disk_at_ = c_.now;
-  host.Format(nullptr);
+  Lose(host, Fault::kCorrupt);
 }
 
 void Nemesis::Wipe(Host& host) {
   if (!MayWipe(host)) return;
-  c_.tally.Count(Fault::kWipe);
-  lost_disk_at_ = c_.now;
   host.Crash(Unsynced::kLost);
+  Lose(host, Fault::kWipe);
+}
+
+// Two disks within a moment, and sometimes a third one while the first two come back.
+void Nemesis::TwinLoss() {
+  std::vector<std::size_t> order = WithDisk();
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[c_.random.Below(i)]);
+  std::size_t lost = 0;
+  for (const std::size_t index : order) {
+    Host& host = hosts_[index];
+    if (lost == 2 || !c_.invariants.members().Votes(host.id()) || !MayWipe(host)) continue;
+    host.Crash(Unsynced::kLost);
+    Lose(host, Fault::kWipe);
+    host.StartAfter(c_.random.Exponential(300 * kMillisecond));
+    ++lost;
+  }
+  if (lost == 2) c_.tally.Count(Fault::kTwinLoss);
+}
+
+void Nemesis::Lose(Host& host, Fault fault) {
+  c_.tally.Count(fault);
+  losses_.emplace_back(c_.now, host.id());
   host.Format(nullptr);
 }
 
 void Nemesis::Operate(Fault fault) {
   Host* leader = Leader();
-  if (leader == nullptr || (fault != Fault::kStepDown && c_.now < lost_disk_at_ + kBelief)) return;
+  if (leader == nullptr) return;
   Command command;
   command.kind = fault;
   const std::vector<Seat>& seats = c_.invariants.members().seats;
+  if (fault == Fault::kRemoveSeat || fault == Fault::kReplaceSeat) {
+    if (fault == Fault::kRemoveSeat && seats.size() < c_.plan.seats) return;
+    command.name = c_.random.Pick(seats).name;
+    if (!MayTakeSeat(command.name)) return;
+  }
   if (fault == Fault::kAddSeat || fault == Fault::kReplaceSeat) {
     Host* fresh = FromStock();
     if (fresh == nullptr) return;
     command.seat = {.name = fresh->name(), .address = fresh->name(), .replica = {}};
     fresh->Format(nullptr);
     fresh->StartAfter(c_.random.Exponential(300 * kMillisecond));
-  }
-  if (fault == Fault::kRemoveSeat || fault == Fault::kReplaceSeat) {
-    if (fault == Fault::kRemoveSeat && seats.size() < c_.plan.seats) return;
-    command.name = c_.random.Pick(seats).name;
   }
   leader->Do(std::move(command));
 }
@@ -253,15 +300,12 @@ void Nemesis::ReturnToStock() {
     if (seated || host.state() == Host::State::kOff || !MayWipe(host)) continue;
     host.Crash(Unsynced::kLost);
     host.TurnOff();
-    lost_disk_at_ = c_.now;
+    losses_.emplace_back(c_.now, host.id());
   }
 }
 
 std::vector<std::size_t> Nemesis::ChooseCore() {
-  std::vector<std::size_t> core;
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (hosts_[i].state() != Host::State::kOff) core.push_back(i);
-  }
+  std::vector<std::size_t> core = WithDisk();
   // A change that an operator asked for may still come, and may take the seat of any of them.
   if (std::any_of(hosts_.begin(), hosts_.end(), [](const Host& host) { return host.changing(); })) {
     return core;
@@ -278,7 +322,9 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
     if (std::all_of(hosts_.begin(), hosts_.end(), [&](const Host& host) {
           const bool away =
               std::find(smaller.begin(), smaller.end(), host.index()) == smaller.end();
-          return Suffice(smaller, away ? host.id() : ReplicaId{});
+          std::vector<ReplicaId> gone = JustLost();
+          if (away) gone.push_back(host.id());
+          return Suffice(smaller, gone, "");
         })) {
       core = std::move(smaller);
     }

@@ -67,7 +67,7 @@ std::optional<Nanos> Network::Delay() {
   return delay;
 }
 
-void Network::SendOver(std::size_t from, std::size_t to, Message message) {
+void Network::SendOver(std::size_t from, std::size_t to, Sent sent) {
   const Link& link = At(from, to);
   if (link.cut_until > c_.now) return;
   const bool twice = c_.random.Chance(c_.plan.duplicate);
@@ -78,17 +78,17 @@ void Network::SendOver(std::size_t from, std::size_t to, Message message) {
     Nanos at = c_.now + *delay;
     if (link.slow_until > c_.now) at += link.extra;
     if (link.clogged_until > at) at = link.clogged_until + *delay;
-    c_.events.Push(at, Event::Kind::kMessage, to, messages_.Put(message));
+    c_.events.Push(at, Event::Kind::kMessage, to, messages_.Put(sent));
   }
 }
 
-void Network::Send(std::size_t from, Message message) {
-  if (message.to != ReplicaId{}) {
-    if (const auto to = HostOf(message.to)) SendOver(from, *to, std::move(message));
+void Network::Send(std::size_t from, Sent sent) {
+  if (sent.message.to != ReplicaId{}) {
+    if (const auto to = HostOf(sent.message.to)) SendOver(from, *to, std::move(sent));
     return;
   }
   for (std::size_t to = 0; to < hosts_; ++to) {
-    if (to != from) SendOver(from, to, message);
+    if (to != from) SendOver(from, to, sent);
   }
 }
 

@@ -23,6 +23,13 @@ struct Reply {
   std::optional<std::size_t> hint;  ///< Used by kNotLeader: the host that leads, if it is known.
 };
 
+/// A message, and the group of the replica that sent it (0: none yet). In the product the group
+/// stands in the hello that begins each stream.
+struct Sent {
+  std::uint64_t group = 0;
+  Message message;
+};
+
 /// The message as a line of a trace.
 std::string Describe(const Message& message);
 
@@ -60,10 +67,10 @@ class Network {
   [[nodiscard]] std::optional<std::size_t> HostOf(ReplicaId replica) const;
 
   /// Sends the message to the home of message.to, or to every other host when that is 0.
-  void Send(std::size_t from, Message message);
+  void Send(std::size_t from, Sent sent);
   void Send(std::size_t host, const Request& request);
   void Send(const Reply& reply);
-  Message TakeMessage(std::uint32_t place) { return messages_.Take(place); }
+  Sent TakeMessage(std::uint32_t place) { return messages_.Take(place); }
   Request TakeRequest(std::uint32_t place) { return requests_.Take(place); }
   Reply TakeReply(std::uint32_t place) { return replies_.Take(place); }
 
@@ -83,7 +90,7 @@ class Network {
     Nanos cut_until = 0, clogged_until = 0, slow_until = 0, extra = 0;
   };
   [[nodiscard]] Link& At(std::size_t from, std::size_t to) { return links_[from * hosts_ + to]; }
-  void SendOver(std::size_t from, std::size_t to, Message message);
+  void SendOver(std::size_t from, std::size_t to, Sent sent);
   /// How long the next thing takes, or nullopt when it is lost.
   std::optional<Nanos> Delay();
 
@@ -91,7 +98,7 @@ class Network {
   std::size_t hosts_;
   std::vector<Link> links_;
   std::vector<std::pair<ReplicaId, std::size_t>> homes_;
-  Places<Message> messages_;
+  Places<Sent> messages_;
   Places<Request> requests_;
   Places<Reply> replies_;
 };

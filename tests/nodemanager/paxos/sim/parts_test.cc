@@ -5,6 +5,7 @@
 #include "tests/nodemanager/paxos/sim/clock.h"
 #include "tests/nodemanager/paxos/sim/disk.h"
 #include "tests/nodemanager/paxos/sim/invariants.h"
+#include "tests/nodemanager/paxos/sim/machine.h"
 #include "tests/nodemanager/paxos/sim/plan.h"
 #include "tests/nodemanager/paxos/sim/toy_state.h"
 #include "tests/test_main.h"
@@ -180,6 +181,47 @@ class PartsTest : public QObject {
     Vote(stranger, ReplicaId{9}, {1, kA}, CommandOf(5));
     stranger.Applies(kA, Slot{2}, CommandOf(5));
     CompareViolation(stranger, Invariants::kMajority);
+  }
+
+  void Invariants_ForgetWhatALostGroupDid() {
+    Invariants invariants = Three();
+    const LogEntry lost{.kind = LogEntry::Kind::kNoop, .version = 7};
+    Vote(invariants, kA, {1, kA}, lost);
+    Vote(invariants, kB, {1, kA}, lost);
+    invariants.Applies(kA, Slot{2}, lost);
+    DurableState begun;
+    begun.snapshot = {.index = kFirstSlot, .members = {{{"a", "a", kC}}}, .state = {}};
+    begun.chosen = Slot{2};
+    begun.log.push_back({Slot{2}, Ballot{}, LogEntry{.kind = LogEntry::Kind::kNoop, .version = 8}});
+    invariants.BeginGeneration(begun, 5);
+    QCOMPARE(invariants.chosen(), Slot{2});
+    QCOMPARE(invariants.StateAfter(kFirstSlot), std::uint64_t{5});
+    QVERIFY(invariants.members().Votes(kC) && !invariants.members().Votes(kA));
+    invariants.Applies(kC, Slot{2}, begun.log[0].entry);
+    QVERIFY(!invariants.violation().found());
+    // An old replica that were heard would show the lost entry.
+    invariants.Applies(kA, Slot{2}, lost);
+    CompareViolation(invariants, Invariants::kOneValue);
+  }
+
+  void RealState_GoesThroughSnapshotsAndGenerations() {
+    Random random(3);
+    Machine machine = Machine::Load(true, nullptr);
+    Machine follower = Machine::Load(true, nullptr);
+    for (std::uint32_t i = 1; i <= 400; ++i) {
+      const Request request{
+          .client = i % 5, .number = i, .kind = Operation::Kind::kWrite, .key = i, .written = i};
+      const auto payload = machine.Encode(request, 2, random);
+      QVERIFY(machine.Apply(*payload, WorldMutant::kNone).has_value());
+      QVERIFY(follower.Apply(*payload, WorldMutant::kNone).has_value());
+      if (i % 50 == 0) follower = Machine::Load(true, follower.Save().get());
+      QCOMPARE(follower.HashAt(Slot{8}), machine.HashAt(Slot{8}));
+    }
+    QVERIFY(machine.HashAt(Slot{8}) != machine.HashAt(Slot{9}));
+    const std::uint64_t epoch = machine.toy().epoch();
+    QVERIFY(!machine.Apply(*machine.EncodeGeneration(), WorldMutant::kNone).has_value());
+    QVERIFY(machine.toy().epoch() > epoch);
+    QCOMPARE(machine.wrong() + follower.wrong(), std::string());
   }
 
   void Invariants_SeeWhatBreaksPaxos() {

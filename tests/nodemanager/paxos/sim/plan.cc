@@ -59,6 +59,24 @@ void DrawLeaseAttack(Random& random, Plan& plan) {
   if (random.Chance(0.3)) plan.bad_clock = random.Between(500'000, 3'000'000);
 }
 
+/// These are drawn from a stream of their own, so that all else in a seed stays as it was without
+/// them.
+void DrawDisasters(std::uint64_t seed, Plan& plan) {
+  Random random(seed * 2 + 2);
+  if (random.Chance(0.2)) plan.faults.push_back(Fault::kTwinLoss);
+  plan.real_state = random.Chance(0.05);
+  if (!random.Chance(0.15)) return;
+  const std::uint64_t count = 1 + random.Below(2);
+  const Nanos part = plan.safety_phase / static_cast<Nanos>(count + 1);
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    const Nanos at = static_cast<Nanos>(i) * part + random.Between(-part / 4, part / 4);
+    const bool restore = random.Chance(0.5);
+    if (restore)
+      plan.disasters.push_back({at - random.Between(kMillisecond, part / 2), Fault::kBackup});
+    plan.disasters.push_back({at, restore ? Fault::kRestore : Fault::kRecover});
+  }
+}
+
 }  // namespace
 
 const char* NameOf(Fault fault) {
@@ -71,7 +89,8 @@ const char* NameOf(Fault fault) {
       "wiped disk",    "disk stall",        "disk full",
       "drift",         "bad clock",         "lease attack",
       "step down",     "add seat",          "remove seat",
-      "replace seat"};
+      "replace seat",  "twin loss",         "backup",
+      "restore",       "recover"};
   return names[static_cast<std::size_t>(fault)];
 }
 
@@ -86,7 +105,9 @@ const char* NameOf(WorldMutant mutant) {
       "read-after-loss",
       "apply-out-of-order",
       "forget-retries",
-      "drift-unchecked"};
+      "drift-unchecked",
+      "no-group-fence",
+      "same-generation"};
   return names[static_cast<std::size_t>(mutant)];
 }
 
@@ -114,6 +135,7 @@ Plan Plan::Draw(std::uint64_t seed) {
   if (random.Chance(0.2)) DrawLeaseAttack(random, plan);
   if (plan.drift_limit != 0) plan.faults.push_back(Fault::kDrift);
   if (plan.rolling_upgrade) plan.faults.push_back(Fault::kUpgrade);
+  DrawDisasters(seed, plan);
   return plan;
 }
 

@@ -46,6 +46,12 @@ enum class Fault : std::uint8_t {
   kAddSeat,
   kRemoveSeat,
   kReplaceSeat,
+  // Disasters. A twin loss takes two disks within a moment and leaves a majority. The others take
+  // more, and an operator begins a new group: with a backup, or with one survivor's disk.
+  kTwinLoss,
+  kBackup,
+  kRestore,
+  kRecover,
   kCount,
 };
 inline constexpr std::size_t kFaultCount = static_cast<std::size_t>(Fault::kCount);
@@ -63,9 +69,17 @@ enum class WorldMutant : std::uint8_t {
   kApplyOutOfOrder,   // A host applies two chosen commands in the wrong order.
   kForgetRetries,     // A host executes a retried command again.
   kDriftUnchecked,    // A host shows the leader true time in place of its drifting clock.
+  kNoGroupFence,      // A host hears replicas of another group.
+  kSameGeneration,    // A new group goes on with the epochs of the lost one.
   kCount,
 };
 const char* NameOf(WorldMutant mutant);
+
+/// What an operator must mend, and when it happens.
+struct Disaster {
+  Nanos at = 0;
+  Fault kind = Fault::kRestore;  ///< kBackup, kRestore or kRecover.
+};
 
 struct Plan {
   std::uint64_t seed = 0;
@@ -100,6 +114,10 @@ struct Plan {
   std::uint64_t snapshot_every = 0;  ///< Slots.
   std::size_t keep_slots = 0, window_slots = 0;
   bool rolling_upgrade = false;  ///< Hosts begin with a program of version 1.
+
+  std::vector<Disaster> disasters;  ///< In order of time.
+  /// Hosts run the NodeManager's own state machine beside the toy.
+  bool real_state = false;
 
   /// Draws the plan of `seed`. The same seed gives the same plan.
   static Plan Draw(std::uint64_t seed);

@@ -118,6 +118,7 @@ std::string Report::Text() const {
   for (std::size_t i = 0; i < kFaultCount; ++i) {
     absl::StrAppend(&text, i == 0 ? " " : ", ", NameOf(static_cast<Fault>(i)), " ", sum.fired[i]);
   }
+  if (hopeless > 0) absl::StrAppend(&text, "\nhopeless: ", hopeless);
   for (const Failure& history : stuck) {
     absl::StrAppend(&text, "\nstuck: ", Explain(history, AllMutants().front()));
   }
@@ -147,7 +148,9 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
     for (std::uint64_t i = next++; i < end; i = next++) {
       const Outcome outcome = RunSeed(from + i, mutant, nullptr);
       const base::MutexLock lock(results.mutex);
-      if (IsStuck(outcome.violation)) {
+      if (IsStuck(outcome.violation) && outcome.hopeless) {
+        ++results.report.hopeless;
+      } else if (IsStuck(outcome.violation)) {
         results.report.stuck.push_back({from + i, outcome.violation, outcome.at});
       } else if (outcome.violation.found()) {
         if (i < end) {

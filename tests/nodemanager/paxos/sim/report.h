@@ -34,7 +34,10 @@ struct Report {
   Tally sum;
   std::uint64_t median_delivered = 0, median_leader_changes = 0;
   std::optional<Failure> failure;  ///< The violation of safety of the lowest such seed.
-  std::vector<Failure> stuck;      ///< Histories whose last phases did not end.
+  /// Histories whose last phases did not end although a majority was healed. Each is a defect, of
+  /// the core or of the simulation.
+  std::vector<Failure> stuck;
+  std::uint64_t hopeless = 0;  ///< Histories whose last phases did not end, and could not.
 
   [[nodiscard]] std::string Text() const;
   /// The faults that never happened.

@@ -3,9 +3,13 @@
 #include <cstring>
 
 #include "cluster/base/check.h"
+#include "cluster/base/generation.h"
 
 namespace onepiece::paxos::sim {
 namespace {
+
+/// Stands in place of a client in the command that a new generation begins with.
+constexpr std::uint32_t kOperator = 0xffffffff;
 
 template <typename T>
 void Append(std::string& bytes, const T& value) {
@@ -25,7 +29,7 @@ T Take(const std::string& bytes, std::size_t& at) {
 
 std::shared_ptr<const std::string> ToyState::Encode(const Request& request) {
   auto bytes = std::make_shared<std::string>();
-  bytes->reserve(32);
+  bytes->reserve(kCommandBytes);
   Append(*bytes, request.client);
   Append(*bytes, request.number);
   Append(*bytes, static_cast<std::uint32_t>(request.kind));
@@ -33,6 +37,21 @@ std::shared_ptr<const std::string> ToyState::Encode(const Request& request) {
   Append(*bytes, request.expected);
   Append(*bytes, request.written);
   return bytes;
+}
+
+std::shared_ptr<const std::string> ToyState::EncodeGeneration() {
+  return Encode({.client = kOperator});
+}
+
+bool ToyState::IsGeneration(const std::string& command) {
+  std::size_t at = 0;
+  return Take<std::uint32_t>(command, at) == kOperator;
+}
+
+void ToyState::BeginGeneration() {
+  if (epoch_ != 0) hash_ -= Mix(3, epoch_);
+  epoch_ = base::FirstEpochOf(base::GenerationOf(epoch_) + 1);
+  hash_ += Mix(3, epoch_);
 }
 
 Request ToyState::Decode(const std::string& command) {

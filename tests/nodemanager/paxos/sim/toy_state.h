@@ -19,6 +19,9 @@ struct Request {
   Operation::Kind kind = Operation::Kind::kRead;
   std::uint32_t key = 0;
   std::uint64_t expected = 0, written = 0;
+  /// Context::group when it was sent. The connections to a lost group's hosts end with them, so no
+  /// request of its time reaches a later group. It is not encoded.
+  std::uint64_t group = 0;
 };
 
 struct Result {
@@ -34,10 +37,15 @@ class ToyState {
 
   static std::shared_ptr<const std::string> Encode(const Request& request);
   static Request Decode(const std::string& command);
+  /// The command that a new generation begins with, and whether `command` is that.
+  static std::shared_ptr<const std::string> EncodeGeneration();
+  static bool IsGeneration(const std::string& command);
 
   /// Executes a command once. A retry gets the remembered result. A command that its client gave up
   /// changes nothing after a later command of that client was executed.
   Result Apply(const Request& request, Retries retries);
+  /// The epochs from now on are greater than all that the lost generation can have reached.
+  void BeginGeneration();
   [[nodiscard]] Result Read(std::uint32_t key) const { return {registers_[key % kKeys], epoch_}; }
 
   /// Grows with every executed command.
@@ -50,6 +58,9 @@ class ToyState {
   [[nodiscard]] std::shared_ptr<const std::string> Save() const;
   /// Loads `bytes` of Save(). Empty bytes give the initial state.
   static ToyState Load(const std::string& bytes);
+
+  /// The size of a command of Encode() or EncodeGeneration(). More may follow it.
+  static constexpr std::size_t kCommandBytes = 32;
 
  private:
   struct Session {

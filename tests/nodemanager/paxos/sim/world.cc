@@ -51,6 +51,10 @@ void World::Found() {
   clients_.Start();
   nemesis_.Start();
   c_.events.Push(c_.plan.safety_phase, Event::Kind::kPhase);
+  for (std::size_t i = 0; i < c_.plan.disasters.size(); ++i) {
+    c_.events.Push(c_.plan.disasters[i].at, Event::Kind::kDisaster, 0,
+                   static_cast<std::uint32_t>(i));
+  }
 }
 
 void World::Handle(const Event& event) {
@@ -71,6 +75,8 @@ void World::Handle(const Event& event) {
       return clients_.TimerFired(event.node, event.argument);
     case Event::Kind::kFault:
       return nemesis_.Strike();
+    case Event::Kind::kDisaster:
+      return Strike(c_.plan.disasters[event.argument].kind);
     case Event::Kind::kAttack:
       return nemesis_.FinishAttack(event.node);
     case Event::Kind::kPhase:
@@ -83,7 +89,7 @@ void World::CheckLeaders() {
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];
     const Replica* replica = host.replica();
-    if (replica == nullptr || replica->role() != Role::kLeader) continue;
+    if (replica == nullptr || host.lost() || replica->role() != Role::kLeader) continue;
     if (replica->IsReady() && led_[i] != replica->promised()) {
       led_[i] = replica->promised();
       ++c_.tally.leader_changes;
@@ -179,6 +185,7 @@ void World::HealMajority() {
   c_.plan.give_up = std::max(c_.plan.give_up, 2 * kSecond);
   const std::vector<std::size_t> core = nemesis_.ChooseCore();
   nemesis_.Isolate(core);
+  clients_.AskOnly(core);
   std::string text = "heals";
   for (const std::size_t index : core) {
     hosts_[index].Repair();
@@ -196,6 +203,11 @@ void World::HealAll() {
     }
   }
   for (Host& host : hosts_) {
+    if (host.lost() && host.state() != Host::State::kOff) {
+      // An operator moves the old disk away.
+      host.Crash(Unsynced::kLost);
+      host.Format(nullptr);
+    }
     if (host.version() == 1) {
       host.Crash(Unsynced::kKept);
       host.Upgrade(2);
@@ -228,8 +240,10 @@ void World::Judge() {
                                       " of client ", client));
     }
   }
-  if (const auto impossible = FindNonLinearisable(clients_.history())) {
-    c_.invariants.Fail(Invariants::kLinearisable, *impossible);
+  for (const std::vector<Operation>& history : clients_.histories()) {
+    if (const auto impossible = FindNonLinearisable(history)) {
+      c_.invariants.Fail(Invariants::kLinearisable, *impossible);
+    }
   }
 }
 
@@ -269,9 +283,10 @@ Outcome World::Run() {
   }
   if (!c_.invariants.violation().found()) Judge();
   if (c_.trace.on()) TellStates();
+  const bool hopeless = !nemesis_.MajorityIsLeft();
   c_.tally.slots = c_.invariants.chosen().value;
   c_.tally.membership_changes = c_.invariants.membership_changes();
-  return {c_.invariants.violation(), c_.now, c_.tally};
+  return {c_.invariants.violation(), hopeless, c_.now, c_.tally};
 }
 
 Outcome RunHistory(std::uint64_t seed, WorldMutant mutant, std::ostream* story) {
