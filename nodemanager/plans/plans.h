@@ -46,6 +46,17 @@ PolicyView MakePolicyView(const StateMachine& state, const Telemetry& telemetry,
 /// NOT_AN_INSTANCE, NOTHING_TO_DO).
 absl::StatusOr<v1::Plan> CompletePlan(const StateMachine& state, v1::Plan plan);
 
+/// Says why the policy shall begin no plan now, or nothing.
+std::string WhyNoPolicyPlan(const StateMachine& state);
+/// Turns the decision of `config`'s policy into one plan. It leaves out moves that are refused and
+/// moves beyond what a plan may have. If no move is left, `reason` says why.
+v1::Plan PlanOf(const StateMachine& state, const Telemetry& telemetry,
+                const v1::ElasticityConfig& config, PolicyDecision decision);
+/// Completes the given moves, and predicts their effect.
+/// Errors: those of CompletePlan() and CheckPlan().
+absl::StatusOr<v1::Plan> ProposedPlan(const StateMachine& state, const Telemetry& telemetry,
+                                      v1::Plan plan);
+
 /// Predicts what the plan would do to utilisation, waiting and throughput.
 v1::Prediction Predict(const StateMachine& state, const Telemetry& telemetry, const v1::Plan& plan);
 

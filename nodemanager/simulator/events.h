@@ -23,11 +23,16 @@ struct Event {
     kEnd,      ///< The result of `job` is in the database.
     kReport,   ///< Instances report.
     kDecide,   ///< The policy decides.
+    kDie,      ///< `device` breaks.
+    kLost,     ///< The NodeManager finds that `device` has died.
+    kReturn,   ///< A new process runs on `device`.
   };
   Time at = 0;
   std::uint64_t order = 0;  ///< Events at the same time happen in the order of Add().
   Kind kind = Kind::kAsk;
   int job = 0, stage = 0, device = 0;
+  /// kFinish, kLoaded: Device::life of then. The event is void when the device has another one.
+  std::uint32_t life = 0;
 };
 
 /// The events that are to come, earliest first.

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <string>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "nodemanager/simulator/events.h"
 #include "nodemanager/simulator/system.h"
 
@@ -25,31 +25,62 @@ struct Work {
   double units = 0, compute_s = 0, squares_s2 = 0, queued_s = 0, transfer_s = 0;
 };
 
+/// Where the NodeManager wants an instance.
+struct Role {
+  int set = 0;  ///< Workflow set.
+  int pool = kIdlePool;
+  bool draining = false;
+};
+
 /// One device. An instance is known by its first device, and the record of that device holds what
 /// the instance does.
 struct Device {
   enum class State : std::uint8_t {
     kIdle,
-    kMember,   ///< It belongs to an instance whose first device is another one.
-    kLoading,  ///< It loads the weights of `pool`.
+    kMember,     ///< It belongs to an instance whose first device is another one.
+    kGathering,  ///< It has its role, but too few further devices are idle.
+    kLoading,    ///< It loads the weights of `pool`.
     kServing,
     kDraining,  ///< It is in no route and finishes what it computes.
+    kFailed,    ///< It could not load the weights of `pool`.
+    kDead,
   };
   struct Held {
     int job = 0, stage = 0;
     Time since = 0;
   };
   State state = State::kIdle;
+  int set = 0;
   int pool = kIdlePool;
-  int target = kIdlePool;                ///< Where it goes when it has drained.
+  std::optional<Role> target;            ///< Where it goes when it has finished.
   std::vector<int> members;              ///< The instance's other devices.
+  int leader = -1;                       ///< Of a member: the instance's first device.
   std::vector<std::deque<Held>> queues;  ///< By application.
   std::size_t turn = 0;                  ///< The application that is served next.
   int queued = 0, running = 0;
+  std::vector<Held> computed;       ///< What it computes now.
+  std::vector<int> parked;          ///< Pools whose weights it keeps, the newest last.
+  bool loaded = false;              ///< It has the weights of `pool`.
+  std::uint32_t life = 0;           ///< Counts deaths and loads that were given up.
+  std::uint64_t loads = 0, deaths = 0;
   std::uint64_t next_receiver = 0;  ///< Counts its messages, to pick the receiver of the next one.
-  std::vector<Work> work;           ///< By Fleet::Flat().
+  std::vector<Work> work;           ///< By Fleet::Flat(), since the process began.
   Time busy = 0, busy_until = 0;    ///< Worker time computed up to `busy_until`.
-  Time since = 0;                   ///< When it came to its present state.
+};
+
+/// What an instance tells the NodeManager.
+struct News {
+  enum class Kind : std::uint8_t {
+    kDrained,
+    kServes,
+    kLoadFailed,
+    kJoined,  ///< The device is a member of another one's instance from now on.
+    kFreed,   ///< It is an idle device of its own again.
+    kLost,    ///< It has not reported for so long that it is dead.
+    kReturned,
+  };
+  Kind kind = Kind::kServes;
+  int device = 0;
 };
 
 /// Where a pool's time went, up to the horizon.
@@ -62,44 +93,49 @@ struct PoolUse {
 /// The instances of a simulated cluster. They behave as in the product: each instance has a queue
 /// of its own. A sender goes round the instances of a stage one by one. The branches of a job meet
 /// at the instance that the job's number names. An instance is fair between applications. An
-/// instance that drains passes on what it has not begun.
+/// instance that drains passes on what it has not begun. What a dead instance held is computed
+/// again by another one.
 ///
-/// Ownership: borrows `system` and `events`, which must outlive it.
+/// Ownership: borrows `system`, `settings` and `events`, which must outlive it.
 /// Threading: thread-compatible.
 class Fleet {
  public:
   /// What the fleet must know of jobs.
   struct Jobs {
     std::function<int(int job)> app;
+    std::function<int(int job)> set;
     std::function<double(int job)> units;
     /// How many seconds this job takes in that stage.
     std::function<double(int job, int stage)> seconds;
     /// False when the job is no longer worth computing. The fleet then drops it.
     std::function<bool(int job)> wanted;
   };
-  /// Counts uses up to `horizon`.
+  /// The first devices form the instances of `placement`, which takes turns between the sets.
   /// REQUIRES: the placement fits.
-  Fleet(const System& system, const std::vector<int>& placement, Jobs jobs, EventQueue& events,
-        Time horizon);
+  Fleet(const System& system, const v1::SimulationConfig& settings,
+        const std::vector<int>& placement, Jobs jobs, EventQueue& events);
 
   /// A job whose branches have all arrived comes to a stage.
   void Deliver(int job, int stage, int sender, Time now);
   /// An instance has computed a job and begins with the next one.
   void Finish(int device, int job, int stage, Time now);
-  /// An instance has loaded its weights and serves.
+  /// An instance has loaded its weights and serves, or could not.
   void Loaded(int device, Time now);
-  /// Takes an instance, or an idle device, to a pool or to kIdlePool. Further devices that an
-  /// instance of the pool needs come from the idle ones.
-  /// Errors: FAILED_PRECONDITION (NOT_MOVABLE, TOO_FEW_DEVICES).
-  absl::Status Move(int device, int pool, Time now);
+  /// Takes an instance, or an idle device, to its role. Further devices that an instance of the
+  /// pool needs come from the idle ones of the set that `may_join` does not forbid.
+  void Follow(int device, const Role& role, Time now);
+  void ForbidJoining(std::function<bool(int device)> forbidden) { forbidden_ = std::move(forbidden); }
+  /// The device breaks, and takes its instance with it.
+  void Die(int device, Time now);
+  void Lost(int device, Time now);
+  void Return(int device, Time now);
 
+  /// What was told since the last call, in order.
+  std::vector<News> TakeNews() { return std::exchange(news_, {}); }
+  [[nodiscard]] bool has_news() const { return !news_.empty(); }
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_; }
-  /// The instances that serve the pool, each by its first device.
-  [[nodiscard]] const std::vector<int>& serving(int pool) const { return serving_[pool]; }
-  /// How many instances of the pool load, serve or drain.
-  [[nodiscard]] int instances(int pool) const { return instances_[pool]; }
-  [[nodiscard]] int idle_devices() const { return idle_; }
-  [[nodiscard]] int moving() const { return moving_; }
+  /// How many devices of the set are idle.
+  [[nodiscard]] int idle_devices(int set) const { return idle_[static_cast<std::size_t>(set)]; }
   [[nodiscard]] std::int64_t resident_bytes() const;
   /// The worker time that the device has computed up to `now`.
   [[nodiscard]] Time BusyAt(int device, Time now) const;
@@ -108,7 +144,13 @@ class Fleet {
   [[nodiscard]] const PoolUse& use(int pool) const { return uses_[pool]; }
   [[nodiscard]] double resident_byte_s() const { return resident_byte_s_; }
   [[nodiscard]] std::int64_t resident_peak() const { return resident_peak_; }
-  [[nodiscard]] std::uint64_t moves() const { return moves_; }
+  struct Counts {
+    std::uint64_t deaths = 0;        ///< Of instances and idle devices.
+    std::uint64_t again = 0;         ///< Stages of jobs that were given to another instance.
+    std::uint64_t failed_loads = 0;
+    std::uint64_t parked_loads = 0;  ///< Loads that found the weights in memory.
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
   /// The index of a stage among the stages of all applications.
   [[nodiscard]] int Flat(int app, int stage) const { return offsets_[app] + stage; }
 
@@ -116,27 +158,45 @@ class Fleet {
   void Place(const std::vector<int>& placement);
   int Receiver(int job, int stage, int sender);
   void Begin(int device, Time now);
-  void PassOn(int device, Time now);
-  void Switch(int device, int pool, Time now);
+  void PassOn(int device, int sender, Time now);
+  void Switch(int device, Time now);
+  void Load(int device, Time now);
   void Serve(int device, Time now);
   void StopServing(int device);
-  void Gather(int device, int pool);
+  bool Gather(int device);
+  void Release(int device, std::size_t keep);
+  void Free(int device, int set);
+  void GatherAgain(Time now);
+  void Park(int device);
+  void Tell(News::Kind kind, int device) { news_.push_back({kind, device}); }
+  [[nodiscard]] std::vector<int>& Serving(int set, int pool) {
+    return serving_[static_cast<std::size_t>(set) * system_.pools.size() +
+                    static_cast<std::size_t>(pool)];
+  }
+  [[nodiscard]] std::vector<Device::Held>& Waiting(int set, int pool) {
+    return waiting_[static_cast<std::size_t>(set) * system_.pools.size() +
+                    static_cast<std::size_t>(pool)];
+  }
   void Count(int pool, int instances, Time now);
   void Touch(int device, Time now);
 
   const System& system_;
+  const v1::SimulationConfig& settings_;
   Jobs jobs_;
   EventQueue& events_;
   Time horizon_;
+  std::function<bool(int device)> forbidden_;
   std::vector<int> offsets_;
   int stages_ = 0;
   std::vector<Device> devices_;
+  // By set and pool: the instances that others send to, each by its first device.
   std::vector<std::vector<int>> serving_;
-  std::vector<std::vector<Device::Held>> waiting_;  // By pool: jobs that no instance serves.
-  std::uint64_t proxy_receiver_ = 0;
-  std::vector<int> instances_;
-  int idle_ = 0, moving_ = 0;
-  std::uint64_t moves_ = 0;
+  std::vector<std::vector<Device::Held>> waiting_;  // By set and pool: jobs that nobody serves.
+  std::vector<std::uint64_t> proxy_receivers_;      // By set.
+  std::vector<int> instances_;                      // By pool.
+  std::vector<int> idle_;                           // By set.
+  std::vector<News> news_;
+  Counts counts_;
   std::vector<PoolUse> uses_;
   double resident_byte_s_ = 0;
   std::int64_t resident_peak_ = 0;

@@ -30,6 +30,7 @@ constexpr const char* kHelp =
     "burst_s\n"
     "  diurnal      the rate is a sine: amplitude, period_s\n"
     "  FILE.csv     a trace: time_s,app,units (units 2: a job that costs twice the average)\n"
+    "  --trace REC  a recording of `onepiece record`: its jobs, costs and placement\n"
     "\nPolicies\n"
     "  static       disaggregated, instances stay where they are\n"
     "  utilization  disaggregated, as the NodeManager moves instances\n"
@@ -38,11 +39,15 @@ constexpr const char* kHelp =
     "\nSettings (--set key=value; all of them: proto/onepiece/v1/simulation.proto)\n"
     "  duration_s 3600   rate (jobs/s) or load 0.7   seed 1   devices 64   degree 1 (P)\n"
     "  placement encode=2,dit=7   slo_factor 2   deadline_s   retry_s   admission true\n"
+    "  proxies 1   workflow_sets 1   mtbf_s (nobody dies)   repair_s 60   load_failures 0\n"
+    "  parked_bytes 0\n"
     "  elasticity.threshold 0.85   elasticity.low_threshold 0.3   elasticity.window_s 300 …\n"
     "\nExamples\n"
     "  onepiece simulate --workload diurnal --set duration_s=86400 --set load=0.4 --compare\n"
     "  onepiece simulate --workload bursty --record trace.csv\n"
     "  onepiece simulate --workload trace.csv --policy monolithic --json\n"
+    "  onepiece simulate --trace monday.rec --compare\n"
+    "  onepiece simulate --set mtbf_s=100000 --set load_failures=0.05\n"
     "  onepiece simulate --partition --set rate=0.2\n";
 
 struct SimulateOptions {
@@ -53,6 +58,7 @@ struct SimulateOptions {
   bool compare = false;
   bool partition = false;
   std::string record;
+  std::string trace;
   std::string output;
 };
 
@@ -138,7 +144,10 @@ int ShowPartitions(const terminal::Output& output, const SimulateOptions& option
 
 int RunPolicies(const terminal::Output& output, const SimulateOptions& options,
                 SimulatedCase what) {
-  const auto arrivals = LoadWorkload(options.workload, what.system, what.settings);
+  const auto arrivals =
+      what.recorded != nullptr
+          ? absl::StatusOr<std::vector<Arrival>>(what.recorded->arrivals)
+          : LoadWorkload(options.workload, what.system, what.settings);
   if (!arrivals.ok()) return output.Fail(arrivals.status());
   what.jobs = arrivals->size();
   if (!options.record.empty()) {
@@ -173,7 +182,16 @@ int RunPolicies(const terminal::Output& output, const SimulateOptions& options,
 
 int RunSimulate(const terminal::Output& output, const SimulateOptions& options) {
   v1::SimulationProfile profile;
-  absl::Status status = LoadProfile(options.profile, profile);
+  RecordedCase recorded;
+  absl::Status status;
+  if (options.trace.empty()) {
+    status = LoadProfile(options.profile, profile);
+  } else if (auto read = ReadRecording(options.trace); read.ok()) {
+    recorded = *std::move(read);
+    profile = recorded.profile;
+  } else {
+    status = read.status();
+  }
   if (!status.ok()) return output.Fail(status);
   v1::SimulationConfig given = profile.settings();
   for (const std::string& setting : options.set) {
@@ -187,24 +205,33 @@ int RunSimulate(const terminal::Output& output, const SimulateOptions& options) 
     const bool bad = base::GetReason(system.status()).reason == "BAD_PROFILE";
     return bad ? output.Fail(system.status(), terminal::kBadConfig) : output.Fail(system.status());
   }
-  const SimulatedCase what{
-      .profile = profile, .settings = *settings, .system = *system, .workload = options.workload};
+  const SimulatedCase what{.profile = profile,
+                           .settings = *settings,
+                           .system = *system,
+                           .workload = options.trace.empty() ? options.workload : options.trace,
+                           .recorded = options.trace.empty() ? nullptr : &recorded};
   return options.partition ? ShowPartitions(output, options, what)
                            : RunPolicies(output, options, what);
 }
 
 void AddOptions(CLI::App& app, SimulateOptions& options) {
   app.footer(kHelp);
-  app.add_option("--workload", options.workload, "poisson, bursty, diurnal or a trace FILE.csv")
-      ->capture_default_str();
+  CLI::Option* workload =
+      app.add_option("--workload", options.workload, "poisson, bursty, diurnal or a trace FILE.csv")
+          ->capture_default_str();
   app.add_option("--policy", options.policy, "Who decides where instances are")
       ->check(CLI::IsMember({"static", "utilization", "monolithic", "oracle"}))
       ->capture_default_str();
   app.add_option("--set", options.set, "A setting, KEY=VALUE (several times)")
       ->allow_extra_args(false);
-  app.add_option("--profile", options.profile,
-                 "Workflows with what their stages cost: a shipped one or FILE.yaml")
-      ->capture_default_str();
+  CLI::Option* profile =
+      app.add_option("--profile", options.profile,
+                     "Workflows with what their stages cost: a shipped one or FILE.yaml")
+          ->capture_default_str();
+  app.add_option("--trace", options.trace,
+                 "Replay a recording of `onepiece record` instead: its jobs, costs and placement")
+      ->excludes(workload)
+      ->excludes(profile);
   CLI::Option* compare =
       app.add_flag("--compare", options.compare, "All policies on the same trace");
   app.add_flag("--partition", options.partition,

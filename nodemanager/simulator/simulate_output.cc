@@ -46,6 +46,11 @@ terminal::Json ToJson(const Outcome& outcome) {
           {"reserved_gpu_s_per_job", r.reserved_per_job},
           {"busy_gpu_s", r.busy_device_s},
           {"moves", r.moves},
+          {"reverted_moves", r.reverts},
+          {"deaths", r.deaths},
+          {"jobs_given_again", r.given_again},
+          {"failed_loads", r.failed_loads},
+          {"parked_loads", r.parked_loads},
           {"weights_bytes_mean", r.resident_bytes_mean},
           {"weights_bytes_peak", r.resident_bytes_peak},
           {"policy_detail", r.policy_detail},
@@ -64,6 +69,16 @@ std::string Row(const Outcome& outcome) {
       outcome.placement_text);
 }
 
+// What went wrong, as far as anything did.
+std::string Troubles(const Outcome& outcome) {
+  const SimulationResult& r = outcome.result;
+  if (r.deaths + r.failed_loads + r.reverts + r.parked_loads == 0) return "";
+  return absl::StrFormat(
+      "  %u deaths (%u jobs given again), %u loads failed, %u found their weights, %u of %u moves "
+      "came back\n",
+      r.deaths, r.given_again, r.failed_loads, r.parked_loads, r.reverts, r.moves);
+}
+
 std::string PoolRows(const Outcome& outcome) {
   std::string text = absl::StrFormat("\n%-16s %5s %15s %12s\n", outcome.policy + ": pool", "GPUs",
                                      "instances, mean", "utilisation");
@@ -71,9 +86,25 @@ std::string PoolRows(const Outcome& outcome) {
     absl::StrAppendFormat(&text, "  %-14s %5d %15.2f %10.1f %%\n", pool.id, pool.devices,
                           pool.mean_instances, 100 * pool.utilization);
   }
+  text += Troubles(outcome);
   if (!outcome.result.policy_detail.empty())
     absl::StrAppend(&text, "  at the end: ", outcome.result.policy_detail, "\n");
   return text;
+}
+
+std::string RecordedText(const SimulatedCase& what, const std::vector<Outcome>& outcomes) {
+  if (what.recorded == nullptr) return "";
+  std::string text = "From the recording:\n";
+  for (const std::string& line : what.recorded->taken) absl::StrAppend(&text, "  ", line, "\n");
+  text += "Not in it, or not replayed:\n";
+  for (const std::string& line : what.recorded->missing) absl::StrAppend(&text, "  ", line, "\n");
+  absl::StrAppendFormat(&text, "In reality %u jobs succeeded, %.2f s each on average",
+                        what.recorded->done, what.recorded->mean_latency_s);
+  for (const Outcome& outcome : outcomes) {
+    absl::StrAppendFormat(&text, "; %s: %u, %.2f s", outcome.policy, outcome.result.done,
+                          outcome.result.latency.mean);
+  }
+  return text + "\n\n";
 }
 
 std::string Assumptions(const SimulatedCase& what) {
@@ -117,6 +148,12 @@ terminal::Json SimulationJson(const SimulatedCase& what, const std::vector<Outco
                              {"ideal_gpu_s_per_job", IdealDeviceSeconds(what.system)},
                              {"results", terminal::Json::array()}};
   for (const Outcome& outcome : outcomes) document["results"].push_back(ToJson(outcome));
+  if (what.recorded != nullptr) {
+    document["recording"] = {{"taken", what.recorded->taken},
+                             {"missing", what.recorded->missing},
+                             {"done", what.recorded->done},
+                             {"mean_latency_s", what.recorded->mean_latency_s}};
+  }
   if (oracle.has_value() && oracle->ok()) {
     document["oracle"] = {{"throughput", (*oracle)->throughput},
                           {"done", (*oracle)->done},
@@ -150,6 +187,7 @@ std::string SimulationText(const SimulatedCase& what, const std::vector<Outcome>
         (whole->result.resident_bytes_mean - outcome.result.resident_bytes_mean) / kGiB);
   }
   for (const Outcome& outcome : outcomes) text += PoolRows(outcome);
+  text = RecordedText(what, outcomes) + text;
   return text +
          "\nGPU s/job counts GPUs that are in a pool, busy or not; idle ones are free for "
          "other work.\n";

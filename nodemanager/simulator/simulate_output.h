@@ -10,6 +10,7 @@
 #include "nodemanager/simulator/experiment.h"
 #include "nodemanager/simulator/oracle.h"
 #include "nodemanager/simulator/partition.h"
+#include "nodemanager/simulator/recorded.h"
 
 namespace onepiece::simulator {
 
@@ -20,6 +21,7 @@ struct SimulatedCase {
   const System& system;  ///< Disaggregated.
   std::string workload;
   std::size_t jobs = 0;
+  const RecordedCase* recorded = nullptr;  ///< Where it comes from, or null.
 };
 
 /// The oracle's result, or why it has none. It is nullopt when nobody asked the oracle.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
 #include "nodemanager/simulator/control.h"
 #include "nodemanager/simulator/events.h"
@@ -20,6 +21,7 @@ struct Job {
   enum class State : std::uint8_t { kOutside, kRejected, kInside, kFailed, kDone };
   State state = State::kOutside;
   int app = 0;
+  int set = 0;  // The workflow set that has admitted it.
   double units = 1;
   Time asked = 0, ended = 0;
   std::array<std::uint8_t, 16> branches{};  // By stage: how many branches have arrived.
@@ -36,7 +38,7 @@ class Simulation {
         arrivals_(arrivals),
         options_(options),
         horizon_(FromSeconds(settings.duration_s())),
-        fleet_(system, options.placement, AskAboutJobs(), events_, horizon_) {
+        fleet_(system, settings, options.placement, AskAboutJobs(), events_) {
     double slo_s = 0;
     for (const App& app : system.apps) slo_s = std::max(slo_s, app.slo_s);
     end_ = horizon_ + FromSeconds(10 * slo_s);
@@ -48,6 +50,7 @@ class Simulation {
                               Control::Create(system_, settings_, options_.policy, fleet_));
     events_.Add({.at = 0, .kind = Kind::kReport});
     if (control_->moves()) events_.Add({.at = control_->decide_interval(), .kind = Kind::kDecide});
+    for (int device = 0; device < system_.devices; ++device) NextDeath(device, 0);
     NextArrival();
     Time now = 0;
     while (!events_.empty() && events_.next_at() <= end_) {
@@ -55,6 +58,7 @@ class Simulation {
       now = event.at;
       control_->Advance(now);
       Handle(event);
+      control_->Settle(now);
       if ((++handled_ & 0xFFFF) == 0 && options_.progress &&
           !options_.progress(std::min(1.0, ToSeconds(now) / settings_.duration_s()))) {
         return base::MakeError(absl::StatusCode::kCancelled, "INTERRUPTED",
@@ -68,6 +72,7 @@ class Simulation {
  private:
   Fleet::Jobs AskAboutJobs() {
     return {.app = [this](int job) { return jobs_[job].app; },
+            .set = [this](int job) { return jobs_[job].set; },
             .units = [this](int job) { return jobs_[job].units; },
             .seconds = [this](int job, int stage) { return Seconds(job, stage); },
             .wanted = [this](int job) { return IsWanted(job); }};
@@ -108,8 +113,22 @@ class Simulation {
     jobs_.push_back({.app = next.app, .units = next.units, .asked = at});
   }
 
+  void NextDeath(int device, Time now) {
+    if (settings_.mtbf_s() <= 0) return;
+    Random random(settings_.seed(), static_cast<std::uint64_t>(device) + 1,
+                  2'000'000 + deaths_drawn_++);
+    const Time at = now + FromSeconds(random.Exponential(settings_.mtbf_s()));
+    if (at < horizon_) events_.Add({.at = at, .kind = Kind::kDie, .device = device});
+  }
+
+  [[nodiscard]] bool IsVoid(const Event& event) const {
+    return (event.kind == Kind::kFinish || event.kind == Kind::kLoaded) &&
+           event.life != fleet_.devices()[event.device].life;
+  }
+
   void Handle(const Event& event) {
     now_ = event.at;
+    if (IsVoid(event)) return;
     switch (event.kind) {
       case Kind::kAsk:
         return Ask(event.job);
@@ -127,8 +146,15 @@ class Simulation {
         if (now_ < horizon_ || inside_ > 0)
           events_.Add({.at = now_ + control_->report_interval(), .kind = Kind::kReport});
         return;
+      case Kind::kDie:
+        fleet_.Die(event.device, now_);
+        return NextDeath(event.device, now_ + FromSeconds(settings_.repair_s()));
+      case Kind::kLost:
+        return fleet_.Lost(event.device, now_);
+      case Kind::kReturn:
+        return fleet_.Return(event.device, now_);
       case Kind::kDecide:
-        Decide();
+        control_->Decide(now_);
         if (now_ < horizon_)
           events_.Add({.at = now_ + control_->decide_interval(), .kind = Kind::kDecide});
         return;
@@ -139,9 +165,10 @@ class Simulation {
     // Only the next arrival is in the queue. The first request of a job brings in the one after it.
     if (jobs_[number].asked == now_) NextArrival();
     Job& job = jobs_[number];
-    const auto retry = control_->Admit(
+    const Control::Answer answer = control_->Admit(
         {.job = number, .app = job.app, .units = job.units, .deadline = Deadline(job)});
-    if (!retry.has_value()) {
+    if (answer.set) {
+      job.set = *answer.set;
       job.state = Job::State::kInside;
       job.entered = now_;
       ++inside_;
@@ -155,7 +182,7 @@ class Simulation {
     ++refusals_;
     const double patience =
         settings_.has_retry_s() ? settings_.retry_s() : system_.apps[job.app].slo_s;
-    const Time again = now_ + std::max<Time>(*retry, 1'000'000);
+    const Time again = now_ + std::max<Time>(answer.retry, 1'000'000);
     if (again > job.asked + FromSeconds(patience)) {
       job.state = Job::State::kRejected;
       return;
@@ -202,15 +229,6 @@ class Simulation {
     control_->End(number);
   }
 
-  void Decide() {
-    for (const Control::Wanted& wanted : control_->Decide(now_)) {
-      const int from = fleet_.devices()[wanted.device].pool;
-      // If the move is not possible now, the policy may want it again at its next decision.
-      if (fleet_.Move(wanted.device, wanted.pool, now_).ok())
-        control_->Moved(wanted.device, from, wanted.pool, now_);
-    }
-  }
-
   static Percentiles PercentilesOf(std::vector<double> values) {
     Percentiles all;
     if (values.empty()) return all;
@@ -235,7 +253,12 @@ class Simulation {
                             .in_flight = inside_,
                             .refusals = refusals_,
                             .duration_s = settings_.duration_s(),
-                            .moves = fleet_.moves(),
+                            .moves = control_->leader().moves(),
+                            .reverts = control_->leader().reverts(),
+                            .deaths = fleet_.counts().deaths,
+                            .given_again = fleet_.counts().again,
+                            .failed_loads = fleet_.counts().failed_loads,
+                            .parked_loads = fleet_.counts().parked_loads,
                             .policy_detail = control_->detail(),
                             .events = handled_};
     std::vector<double> latencies, queued;
@@ -290,8 +313,31 @@ class Simulation {
   std::vector<Job> jobs_;
   Fleet fleet_;
   std::unique_ptr<Control> control_;
-  std::uint64_t accepted_ = 0, refusals_ = 0, inside_ = 0, handled_ = 0;
+  std::uint64_t accepted_ = 0, refusals_ = 0, inside_ = 0, handled_ = 0, deaths_drawn_ = 0;
 };
+
+absl::Status CheckSets(const System& system, const v1::SimulationConfig& settings,
+                       const std::vector<int>& placement) {
+  for (std::size_t p = 0; p < system.pools.size(); ++p) {
+    if (placement[p] >= settings.workflow_sets()) continue;
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_SETTING",
+        absl::StrCat("workflow_sets is ", settings.workflow_sets(), ", but pool '",
+                     system.pools[p].id, "' begins with ", placement[p], " instances: ",
+                     "each set needs one of every pool"));
+  }
+  for (const App& app : system.apps) {
+    for (const Stage& stage : app.stages) {
+      const auto same = std::ranges::count(app.stages, stage.pool, &Stage::pool);
+      if (same == 1) continue;
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PROFILE",
+                             absl::StrCat("profile: ", same, " stages of ", app.id,
+                                          " name pool '", system.pools[stage.pool].id,
+                                          "': a pool serves one stage of an application"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -299,6 +345,7 @@ absl::StatusOr<SimulationResult> Simulate(const System& system,
                                           const v1::SimulationConfig& settings,
                                           const std::vector<Arrival>& arrivals,
                                           const SimulationOptions& options) {
+  ONEPIECE_RETURN_IF_ERROR(CheckSets(system, settings, options.placement));
   return Simulation(system, settings, arrivals, options).Run();
 }
 

@@ -41,7 +41,12 @@ struct SimulationResult {
   double reserved_device_s = 0;  ///< Time of devices in a pool, busy or not.
   double reserved_per_job = 0;   ///< reserved_device_s / done.
   double busy_device_s = 0;
-  std::uint64_t moves = 0;
+  std::uint64_t moves = 0;         ///< Moves of the policy's plans.
+  std::uint64_t reverts = 0;       ///< Those of them that came back.
+  std::uint64_t deaths = 0;        ///< Of instances and idle devices.
+  std::uint64_t given_again = 0;   ///< Jobs at dead instances that others computed again.
+  std::uint64_t failed_loads = 0;  ///< Loads of a model that failed.
+  std::uint64_t parked_loads = 0;  ///< Loads that found the weights still in memory.
   double resident_bytes_mean = 0, resident_bytes_peak = 0;  ///< Weights on devices.
   std::vector<PoolResult> pools;
   std::string policy_detail;  ///< The detail of the policy's last decision that had one.
@@ -64,7 +69,8 @@ struct SimulationOptions {
 /// REQUIRES: `settings` is complete, and the placement fits.
 ///
 /// Threading: thread-safe. Several simulations may run at a time.
-/// Errors: INVALID_ARGUMENT (BAD_ELASTICITY), NOT_FOUND (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
+/// Errors: INVALID_ARGUMENT (BAD_ELASTICITY; BAD_SETTING: more sets than a pool has instances;
+/// BAD_PROFILE: two stages of an application in one pool), NOT_FOUND (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
 absl::StatusOr<SimulationResult> Simulate(const System& system,
                                           const v1::SimulationConfig& settings,
                                           const std::vector<Arrival>& arrivals,

@@ -208,6 +208,12 @@ absl::Status CheckSettings(const v1::SimulationConfig& s) {
       {"slo_factor", s.slo_factor(), 1, 1e6},
       {"deadline_s", s.deadline_s(), 0, 1e9},
       {"retry_s", s.retry_s(), 0, 1e9},
+      {"proxies", static_cast<double>(s.proxies()), 1, 64},
+      {"workflow_sets", static_cast<double>(s.workflow_sets()), 1, 64},
+      {"mtbf_s", s.mtbf_s(), 0, 1e12},
+      {"repair_s", s.repair_s(), 1e-3, 1e9},
+      {"load_failures", s.load_failures(), 0, 1},
+      {"parked_bytes", static_cast<double>(s.parked_bytes()), 0, 1e14},
   };
   for (const Setting& one : all) {
     if (std::isfinite(one.value) && one.value >= one.least && one.value <= one.most) continue;
@@ -233,6 +239,9 @@ absl::StatusOr<v1::SimulationConfig> CompleteSettings(v1::SimulationConfig s) {
   if (s.period_s() == 0) s.set_period_s(86400);
   if (s.slo_factor() == 0) s.set_slo_factor(2);
   if (!s.has_admission()) s.set_admission(true);
+  if (s.proxies() == 0) s.set_proxies(1);
+  if (s.workflow_sets() == 0) s.set_workflow_sets(1);
+  if (s.repair_s() == 0) s.set_repair_s(60);
   ONEPIECE_RETURN_IF_ERROR(CheckSettings(s));
   return s;
 }
