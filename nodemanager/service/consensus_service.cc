@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,19 @@ grpc::Status Answer(std::string_view change, const std::string& seat,
   return grpc::Status::OK;
 }
 
+// The names of the seats, by the host part of their addresses. A cluster on a loopback address has
+// one host by design, and is left out.
+std::map<std::string, std::vector<std::string>> SeatsByHost(const v1::ConsensusMembers& members) {
+  std::map<std::string, std::vector<std::string>> seats;
+  for (const v1::Seat& seat : members.seats()) {
+    const std::string host = seat.address().substr(0, seat.address().rfind(':'));
+    if (host.empty() || host == "localhost" || host == "[::1]" || host.starts_with("127."))
+      continue;
+    seats[host].push_back(seat.name());
+  }
+  return seats;
+}
+
 }  // namespace
 
 void AddWarnings(v1::ConsensusMembers& members) {
@@ -48,6 +63,11 @@ void AddWarnings(v1::ConsensusMembers& members) {
   }
   if (seats > 1 && voters < 3)
     members.add_warnings(absl::StrCat("with ", voters, " voters none may fail"));
+  for (const auto& [host, names] : SeatsByHost(members)) {
+    if (names.size() < 2) continue;
+    members.add_warnings(absl::StrCat(absl::StrJoin(names, ", "), " are on one host, ", host,
+                                      ": they may fail together"));
+  }
 }
 
 grpc::Status ConsensusService::GetReplica(grpc::ServerContext*, const v1::GetReplicaRequest*,

@@ -507,6 +507,27 @@ class ServiceTest : public QObject {
     QCOMPARE(said.join('|'), warnings);
   }
 
+  void Warnings_NameSeatsOnOneHost() {
+    v1::ConsensusMembers members;
+    const auto add = [&](const char* name, const char* address) {
+      v1::Seat& seat = *members.add_seats();
+      seat.set_name(name);
+      seat.set_address(address);
+      seat.set_replica(static_cast<std::uint64_t>(members.seats_size()));
+    };
+    add("nm-1", "10.0.0.1:7400");
+    add("nm-2", "[fd00::1]:7400");
+    add("nm-3", "10.0.0.1:7401");
+    AddWarnings(members);
+    QCOMPARE(members.warnings_size(), 1);
+    QCOMPARE(members.warnings(0),
+             std::string("nm-1, nm-3 are on one host, 10.0.0.1: they may fail together"));
+    members.clear_warnings();
+    for (v1::Seat& seat : *members.mutable_seats()) seat.set_address("127.0.0.1:1");
+    AddWarnings(members);
+    QCOMPARE(members.warnings_size(), 0);
+  }
+
   void Workflow_LivesThroughTheApi() {
     v1::ApplyWorkflowRequest apply;
     *apply.mutable_workflow() = MakeWorkflow("app", {"a"});

@@ -72,23 +72,23 @@ class TroublesTest : public QObject {
     QVERIFY(result.failed_loads > 0);
     QVERIFY(result.reverts > 0);
     QCOMPARE(result.reverts, result.moves);
-    QVERIFY2(result.moves < 10, qPrintable(QString::number(result.moves)));
+    // Two in four windows at most, although the policy looks every six seconds.
+    QVERIFY2(result.moves <= 2 * (4'000 / 240 + 1), qPrintable(QString::number(result.moves)));
     QVERIFY(result.pools[1].mean_instances < 3);
   }
 
   // The demand swings between two applications, so instances go to and fro between their pools.
   void ParkedWeights_SaveLoads() {
-    v1::SimulationProfile profile = Chain({1}, 200);
+    v1::SimulationProfile profile = Chain({1}, 20);
     *profile.add_apps() = profile.apps(0);
     profile.mutable_apps(1)->set_app_id("other");
     profile.mutable_apps(1)->mutable_stages(0)->set_pool("other");
     profile.mutable_pools(0)->set_weights_bytes(10);
     profile.add_pools()->set_pool("other");
-    profile.mutable_pools(1)->set_load_s(200);
+    profile.mutable_pools(1)->set_load_s(20);
     profile.mutable_pools(1)->set_weights_bytes(10);
     v1::SimulationConfig settings = Settings(30'000, 1, 6);
     settings.mutable_elasticity()->set_window_s(100);
-    settings.mutable_elasticity()->set_move_timeout_s(1'000);
     const System system = *MakeDisaggregated(profile, settings);
     std::vector<Arrival> arrivals;
     for (int i = 0; i < 90'000; ++i) {
@@ -101,7 +101,7 @@ class TroublesTest : public QObject {
     settings.set_parked_bytes(20);
     const SimulationResult with = *Simulate(system, settings, arrivals, options);
     QCOMPARE(without.parked_loads, std::uint64_t{0});
-    QVERIFY(without.moves > 5);
+    QVERIFY2(without.moves > 5, qPrintable(QString::number(without.moves)));
     QVERIFY2(with.parked_loads > 0, qPrintable(QString::number(with.moves)));
     QVERIFY(with.resident_bytes_peak > without.resident_bytes_peak);
   }
