@@ -46,7 +46,7 @@ int TellMany(std::uint64_t from, std::uint64_t count, unsigned jobs, const Named
   std::cout << "seeds " << from << " and on" << std::endl;
   const Report report = RunSeeds(from, count, jobs, mutant);
   std::cout << report.Text() << '\n';
-  if (!report.failure) return report.stuck.empty() ? 0 : 1;
+  if (!report.failure) return report.stuck.empty() && report.hopeless.empty() ? 0 : 1;
   std::cout << Explain(*report.failure, mutant) << '\n';
   return 1;
 }

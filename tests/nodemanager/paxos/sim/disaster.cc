@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/generation.h"
 #include "tests/nodemanager/paxos/sim/world.h"
 
 namespace onepiece::paxos::sim {
@@ -21,7 +22,9 @@ void World::Strike(Fault disaster) {
 void World::MakeBackup() {
   std::vector<const Host*> may;
   for (const Host& host : hosts_) {
+    // A state that is older than its group would begin the same generation once more.
     if (host.replica() != nullptr && !host.lost() && host.applied() != Slot{} &&
+        base::GenerationOf(host.toy().epoch()) + 1 == c_.group &&
         host.replica()->members().Votes(host.id()))
       may.push_back(&host);
   }

@@ -209,8 +209,11 @@ class PartsTest : public QObject {
     Machine machine = Machine::Load(true, nullptr);
     Machine follower = Machine::Load(true, nullptr);
     for (std::uint32_t i = 1; i <= 400; ++i) {
-      const Request request{
-          .client = i % 5, .number = i, .kind = Operation::Kind::kWrite, .key = i, .written = i};
+      const Request request{.client = i % 5,
+                            .number = i,
+                            .kind = Operation::Kind::kWrite,
+                            .key = i % ToyState::kKeys,
+                            .written = i};
       const auto payload = machine.Encode(request, 2, random);
       QVERIFY(machine.Apply(*payload, WorldMutant::kNone).has_value());
       QVERIFY(follower.Apply(*payload, WorldMutant::kNone).has_value());

@@ -118,7 +118,8 @@ std::string Report::Text() const {
   for (std::size_t i = 0; i < kFaultCount; ++i) {
     absl::StrAppend(&text, i == 0 ? " " : ", ", NameOf(static_cast<Fault>(i)), " ", sum.fired[i]);
   }
-  if (hopeless > 0) absl::StrAppend(&text, "\nhopeless: ", hopeless);
+  for (const Failure& history : hopeless)
+    absl::StrAppend(&text, "\nhopeless: ", Explain(history, AllMutants().front()));
   for (const Failure& history : stuck) {
     absl::StrAppend(&text, "\nstuck: ", Explain(history, AllMutants().front()));
   }
@@ -149,7 +150,7 @@ Report RunSeeds(std::uint64_t from, std::uint64_t count, unsigned jobs, const Na
       const Outcome outcome = RunSeed(from + i, mutant, nullptr);
       const base::MutexLock lock(results.mutex);
       if (IsStuck(outcome.violation) && outcome.hopeless) {
-        ++results.report.hopeless;
+        results.report.hopeless.push_back({from + i, outcome.violation, outcome.at});
       } else if (IsStuck(outcome.violation)) {
         results.report.stuck.push_back({from + i, outcome.violation, outcome.at});
       } else if (outcome.violation.found()) {

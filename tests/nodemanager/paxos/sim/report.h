@@ -37,7 +37,7 @@ struct Report {
   /// Histories whose last phases did not end although a majority was healed. Each is a defect, of
   /// the core or of the simulation.
   std::vector<Failure> stuck;
-  std::uint64_t hopeless = 0;  ///< Histories whose last phases did not end, and could not.
+  std::vector<Failure> hopeless;  ///< Histories whose last phases did not end, and could not.
 
   [[nodiscard]] std::string Text() const;
   /// The faults that never happened.
