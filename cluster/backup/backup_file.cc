@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/folder.h"
 #include "cluster/base/sha256.h"
 #include "cluster/base/status.h"
 
@@ -87,13 +87,7 @@ class PartFile {
     if (std::rename(path_.c_str(), path.c_str()) != 0) return CannotWrite(path);
     renamed_ = true;
     // The new name survives a power cut only when the folder has been synced too.
-    std::error_code error;
-    const auto folder = std::filesystem::absolute(path, error).parent_path();
-    const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = fd >= 0 && fsync(fd) == 0;
-    const absl::Status status = synced ? absl::OkStatus() : CannotWrite(folder.string());
-    if (fd >= 0) close(fd);
-    return status;
+    return base::SyncFolderOf(path) ? absl::OkStatus() : CannotWrite(path);
   }
 
  private:

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/folder.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::database {
@@ -153,23 +154,14 @@ absl::StatusOr<std::unique_ptr<DataFolder>> DataFolder::Open(const std::string& 
   if (made) {
     fs::permissions(path, fs::perms::owner_all, error);
     // A new folder survives a power cut only when its parent folder has been synchronised too.
-    const std::string above = fs::absolute(path, error).lexically_normal().parent_path().string();
-    if (const int parent = open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); parent >= 0) {
-      fsync(parent);
-      close(parent);
-    }
+    (void)base::SyncFolderOf(
+        path);  // The first file that is synchronised says when the disk fails.
   }
   const std::string name = path + "/lock";
   const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return DiskError(errno, "cannot open", name);
-  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) {
-    const int number = errno;
-    close(lock);
-    return DiskError(number, "cannot open", path);
-  }
-  // The object owns both descriptors from here on, so a refused lock does not leak them.
-  std::unique_ptr<DataFolder> result(new DataFolder(path, lock, folder));
+  // The object owns the descriptor from here on, so a refused lock does not leak it.
+  std::unique_ptr<DataFolder> result(new DataFolder(path, lock));
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     return base::MakeError(absl::StatusCode::kFailedPrecondition, "FOLDER_IN_USE",
                            absl::StrCat("another process uses ", path,
@@ -178,17 +170,14 @@ absl::StatusOr<std::unique_ptr<DataFolder>> DataFolder::Open(const std::string& 
   return result;
 }
 
-DataFolder::~DataFolder() {
-  close(folder_);
-  close(lock_);
-}
+DataFolder::~DataFolder() { close(lock_); }
 
 std::string DataFolder::File(std::string_view name) const {
   return absl::StrCat(path_, "/", std::string(name));
 }
 
 absl::Status DataFolder::Sync() const {
-  return fsync(folder_) == 0 ? absl::OkStatus() : DiskError(errno, "cannot synchronise", path_);
+  return base::SyncFolder(path_) ? absl::OkStatus() : DiskError(errno, "cannot synchronise", path_);
 }
 
 absl::StatusOr<std::unique_ptr<sqlite::Database>> OpenTables(

@@ -45,10 +45,9 @@ class DataFolder {
   [[nodiscard]] absl::Status Sync() const;
 
  private:
-  DataFolder(std::string path, int lock, int folder)
-      : path_(std::move(path)), lock_(lock), folder_(folder) {}
+  DataFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
   const std::string path_;
-  const int lock_, folder_;
+  const int lock_;
 };
 
 struct TablesOptions {

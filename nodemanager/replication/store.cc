@@ -1,8 +1,5 @@
 #include "nodemanager/replication/store.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <span>
@@ -10,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
+#include "cluster/base/folder.h"
 #include "cluster/base/status.h"
 #include "nodemanager/replication/codec.h"
 #include "nodemanager/replication/wal_check.h"
@@ -57,11 +55,7 @@ absl::Status MakeFolder(const std::string& dir) {
                            absl::StrCat("cannot make the folder ", dir, ": ", error.message()));
   }
   if (!made) return absl::OkStatus();
-  const auto above = std::filesystem::absolute(dir, error).parent_path();
-  if (const int folder = open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); folder >= 0) {
-    fsync(folder);
-    close(folder);
-  }
+  (void)base::SyncFolderOf(dir);  // SQLite says when the disk fails.
   return absl::OkStatus();
 }
 
