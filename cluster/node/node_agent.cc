@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
+#include "cluster/base/build_id.h"
 #include "cluster/base/check.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
@@ -315,6 +316,7 @@ v1::RegisterNodeRequest NodeAgent::Impl::Registration() const {
   node.set_workflow_set(options_.workflow_set);
   node.set_pinned_stage(options_.pinned_stage);
   node.set_version(options_.version);
+  node.set_build(options_.build);
   node.set_zone(options_.zone);
   node.set_host(options_.host);
   node.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
@@ -658,6 +660,7 @@ NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
           .metrics_address = std::move(metrics_address),
           .workflow_set = node.workflow_set(),
           .version = ONEPIECE_VERSION,
+          .build = std::string(base::BuildId()),
           .zone = node.zone(),
           .host = node.host(),
           .labels = {node.labels().begin(), node.labels().end()},

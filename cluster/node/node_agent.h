@@ -28,8 +28,8 @@ struct NodeAgentOptions {
   std::string address;                    ///< host:port where peers reach this node.
   std::string metrics_address;
   std::string workflow_set;
-  std::string pinned_stage;         ///< Instances only; empty: any.
-  std::string version, zone, host;  ///< As in v1::Node.
+  std::string pinned_stage;                ///< Instances only; empty: any.
+  std::string version, build, zone, host;  ///< As in v1::Node.
   std::map<std::string, std::string> labels;
   std::vector<v1::Device> devices;                        ///< Instances only.
   telemetry::Metrics* metrics = nullptr;                  ///< Borrowed. May outlive the agent.
