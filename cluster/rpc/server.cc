@@ -130,6 +130,16 @@ void Server::SetHealth(ServingStatus health) {
   server_->GetHealthCheckService()->SetServingStatus(health == ServingStatus::kServing);
 }
 
+void Server::SetHealth(const std::string& service, ServingStatus health) {
+  ONEPIECE_CHECK(server_ != nullptr);
+  server_->GetHealthCheckService()->SetServingStatus(service, health == ServingStatus::kServing);
+}
+
+void Server::EndHealth() {
+  ONEPIECE_CHECK(server_ != nullptr);
+  server_->GetHealthCheckService()->Shutdown();
+}
+
 void Server::Shutdown(base::Duration grace) {
   // Handlers of long streams look at this token. If it came later, they would use up the whole
   // grace.

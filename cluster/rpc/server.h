@@ -55,9 +55,14 @@ class Server {
   absl::StatusOr<int> Start();
   /// Returns the host:port that Start() listens on.
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// Sets the answer of the standard health service for "".
-  /// REQUIRES: Start() succeeded.
+  /// Sets the answer of the standard health service for "" and for every other service that has an
+  /// answer of its own.
+  /// REQUIRES, for all three: Start() succeeded, and Shutdown() has not begun.
   void SetHealth(ServingStatus health);
+  /// Sets the answer for `service`, "onepiece.v1.ProxyService" or "". Services have none at first.
+  void SetHealth(const std::string& service, ServingStatus health);
+  /// Sets all answers to kNotServing, for good.
+  void EndHealth();
   /// Returns a token whose stop is requested when Shutdown() begins. Handlers of long streams end
   /// when they see it.
   [[nodiscard]] std::stop_token stopping() const { return stopping_.get_token(); }

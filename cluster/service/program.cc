@@ -91,9 +91,15 @@ absl::Status Host::OpenAddresses() {
   return absl::OkStatus();
 }
 
+void Host::SetHealth(const std::string& service, bool serving) {
+  health_is_set_ = true;
+  server_->SetHealth(service,
+                     serving ? rpc::ServingStatus::kServing : rpc::ServingStatus::kNotServing);
+}
+
 absl::Status Host::ReportReady() {
   // Whoever waits for the ready file may call at once, so the health comes first.
-  server_->SetHealth(rpc::ServingStatus::kServing);
+  if (!health_is_set_) server_->SetHealth(rpc::ServingStatus::kServing);
   if (node_.ready_file().empty()) return absl::OkStatus();
   const nlohmann::json ready = {
       {"pid", getpid()}, {"address", address_}, {"metrics_address", metrics_address_}};
@@ -110,7 +116,7 @@ bool Host::WaitForShutdown(base::Duration limit) {
   const std::optional<int> number = signals_.WaitFor(limit);
   if (!number.has_value()) return false;
   spdlog::info("op=shutdown signal={}", strsignal(*number));
-  server_->SetHealth(rpc::ServingStatus::kNotServing);
+  server_->EndHealth();
   shut_down_ = true;
   return true;
 }

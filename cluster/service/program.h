@@ -18,6 +18,7 @@
 //   }
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stop_token>
@@ -72,6 +73,10 @@ class Host {
   /// Returns the host:port of the Prometheus endpoint.
   /// REQUIRES: Serve() succeeded.
   [[nodiscard]] const std::string& metrics_address() const { return metrics_address_; }
+  /// Sets the health of one gRPC service, or of the whole server for "". A program that does so
+  /// tells its health itself from then on, and ReportReady() leaves it alone. May be called from
+  /// any thread, between Serve() and StopServing(). Has no effect after WaitForShutdown().
+  void SetHealth(const std::string& service, bool serving);
   /// Says that the service is ready: sets the health to SERVING and writes the ready file, if one
   /// is configured.
   absl::Status ReportReady();
@@ -93,6 +98,7 @@ class Host {
   const v1::NodeConfig& node_;
   base::ShutdownSignals& signals_;
   bool shut_down_ = false;
+  std::atomic<bool> health_is_set_ = false;  // By the program, with SetHealth().
   std::unique_ptr<telemetry::Metrics> metrics_;
   std::unique_ptr<telemetry::Spans> spans_;
   const std::shared_ptr<telemetry::LogRing> logs_;  // Shared with the logger.

@@ -108,6 +108,34 @@ class ServerTest : public QObject {
     QCOMPARE(testing::AskHealth(server.address()), std::optional(testing::kServing));
   }
 
+  void Health_OfOneServiceIsItsOwn() {
+    Server server({});
+    QVERIFY(server.Start().ok());
+    const auto ask = [&](const char* service) {
+      return testing::AskHealth(server.address(), service);
+    };
+    QCOMPARE(ask("onepiece.v1.ProxyService"), std::optional<int>());
+    server.SetHealth("onepiece.v1.ProxyService", ServingStatus::kServing);
+    QCOMPARE(ask("onepiece.v1.ProxyService"), std::optional(testing::kServing));
+    QCOMPARE(ask(""), std::optional(testing::kNotServing));
+    server.SetHealth("", ServingStatus::kServing);
+    server.SetHealth("onepiece.v1.ProxyService", ServingStatus::kNotServing);
+    QCOMPARE(ask("onepiece.v1.ProxyService"), std::optional(testing::kNotServing));
+    QCOMPARE(ask(""), std::optional(testing::kServing));
+  }
+
+  // The program's threads may tell its health until it ends.
+  void Health_StaysBadWhenItHasEnded() {
+    Server server({});
+    QVERIFY(server.Start().ok());
+    server.SetHealth("a", ServingStatus::kServing);
+    server.EndHealth();
+    for (const char* service : {"", "a", "b"}) {
+      server.SetHealth(service, ServingStatus::kServing);
+      QCOMPARE(testing::AskHealth(server.address(), service), std::optional(testing::kNotServing));
+    }
+  }
+
   void Shutdown_EndsAStreamThatListensToStopping() {
     Watcher watcher;
     Server server({});
