@@ -19,8 +19,8 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
-#include "cluster/node/routing_delta.h"
 #include "cluster/node/scrape.h"
+#include "cluster/node/shared_routings.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/replicas.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -38,7 +38,18 @@ constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 // The pauses between attempts that the leader itself refuses.
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(50);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
+// How long a stream that has lost its replica leaves the search for the leader to the reports.
+constexpr base::Duration kStreamPatience = std::chrono::milliseconds(500);
 constexpr base::Duration kLongestRoundTrip = std::chrono::milliseconds(500);
+// Reports come up to a tenth sooner than they must, so that nodes which begin together, or come to
+// a new leader together, do not stay in step.
+constexpr int kReportSpread = 10;
+
+// A random time below `limit`.
+base::Duration RandomPart(base::Duration limit) {
+  const auto range = static_cast<std::uint64_t>(std::max<std::int64_t>(1, limit.count()));
+  return base::Duration(static_cast<base::Duration::rep>(base::RandomU64() % range));
+}
 
 // The clock only makes a good first guess, which saves a refusal: the NodeManager refuses whatever
 // is not greater than what it knows, and names that (KnownIncarnation).
@@ -46,6 +57,17 @@ std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
   // A clock before 1970 must not wrap around to the greatest incarnation that there can be.
   const auto now = std::max<std::int64_t>(0, clock.WallNow().time_since_epoch().count());
   return std::max(static_cast<std::uint64_t>(now), last + 1);
+}
+
+// Returns about the time after which a refusal says that it is worth asking again, or 0.
+base::Duration RetryAfter(const absl::Status& refusal) {
+  const auto metadata = base::GetReason(refusal).metadata;
+  const auto said = metadata.find(rpc::kRetryAfterMs);
+  std::int64_t ms = 0;
+  if (said == metadata.end() || !absl::SimpleAtoi(said->second, &ms)) return {};
+  const base::Duration most = std::min<base::Duration>(
+      std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, 60'000)), kMaxPause);
+  return most / 2 + RandomPart(most);
 }
 
 // Returns the incarnation that a refusal names, or 0. It is greater than ours when the clock was
@@ -112,7 +134,10 @@ class NodeAgent::Impl {
   template <typename Item, typename Open, typename Take>
   void ReadStream(const std::stop_token& stop, Stream kind, rpc::LeaderSearch& search,
                   Backoff& backoff, std::string_view what, Open open, Take take);
+  void LetReportsSearch(const std::stop_token& stop, base::Duration limit, std::uint64_t found);
   std::uint64_t KnownEpoch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<const Routing> MakeRouting(const std::shared_ptr<const Routing>& known,
+                                             v1::RoutingTable table) const;
   bool TakeRouting(v1::RoutingTable table, const std::string& of_set);
   void Follow(const std::string& workflow_set);
   void CancelStreams(Stream kind);
@@ -299,7 +324,7 @@ void NodeAgent::Impl::ReportLoop(const std::stop_token& stop) {
       continue;
     }
     NoteError(known ? "report" : "register", status);
-    Pause(stop, backoff.Next(), replicas_.found());
+    Pause(stop, std::max(backoff.Next(), RetryAfter(status)), replicas_.found());
   }
 }
 
@@ -369,7 +394,8 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   v1::ReportNodeRequest request;
   {
     base::MutexLock lock(mutex_);
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + report_interval_,
+    const base::Duration pause = report_interval_ - RandomPart(report_interval_ / kReportSpread);
+    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + pause,
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return report_now_; });
     if (stop.stop_requested()) return absl::OkStatus();
     // The flag falls before the call, so that a SetState() during the call makes another report.
@@ -470,10 +496,30 @@ void NodeAgent::Impl::ReadStream(const std::stop_token& stop, Stream kind,
     return;
   }
   const bool elsewhere = status.ok() || rpc::IsAboutTheReplica(status);
+  const bool knows_better = elsewhere && replicas_.leader() != replica.address;
   const base::Duration pause = elsewhere ? search.Failed(status) : backoff.Next();
-  if (pause == base::Duration::zero()) return;
+  const std::optional<std::string> hint = rpc::LeaderHint(status);
+  if (pause == base::Duration::zero() && (knows_better || (hint && !hint->empty()))) return;
   if (!status.ok() && !absl::IsCancelled(status)) NoteError(what, status);
-  Pause(stop, pause, found);
+  if (!elsewhere) {
+    Pause(stop, pause, found);
+    return;
+  }
+  LetReportsSearch(stop, std::max(pause, base::Scaled(kStreamPatience)), found);
+  if (replicas_.found() != found) search.Restart();
+}
+
+// A stream looks for its leader only where a follower or another thread points. Otherwise it has
+// the next report look. So a node whose leader is gone asks each replica once in a round and not
+// once for each stream, which counts when a thousand nodes ask a group that is electing.
+void NodeAgent::Impl::LetReportsSearch(const std::stop_token& stop, base::Duration limit,
+                                       std::uint64_t found) {
+  {
+    const base::MutexLock lock(mutex_);
+    report_now_ = true;
+    changed_.NotifyAll();
+  }
+  Pause(stop, limit, found);
 }
 
 void NodeAgent::Impl::RoutingLoop(const std::stop_token& stop) {
@@ -519,6 +565,18 @@ std::uint64_t NodeAgent::Impl::KnownEpoch() const {
   return has_routing_ && !any_epoch_ ? view_.routing()->epoch() : 0;
 }
 
+// Returns null when the table tells changes of another one than `known`.
+std::shared_ptr<const Routing> NodeAgent::Impl::MakeRouting(
+    const std::shared_ptr<const Routing>& known, v1::RoutingTable table) const {
+  SharedRoutings* const shared = options_.tables.get();
+  if (table.base_epoch() == 0) {
+    return shared != nullptr ? shared->Whole(std::move(table))
+                             : std::make_shared<const Routing>(std::move(table));
+  }
+  auto changed = shared != nullptr ? shared->Changed(known, table) : ChangedRouting(*known, table);
+  return changed.ok() ? *std::move(changed) : nullptr;
+}
+
 // Returns false when the table tells changes of another one than this node has.
 bool NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
   std::shared_ptr<const Routing> fresh;
@@ -526,29 +584,28 @@ bool NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_
     const base::MutexLock lock(mutex_);
     if (of_set != followed_set_) return true;
     const std::shared_ptr<const Routing> known = view_.routing();
+    const std::uint64_t epoch = table.epoch();
     if (table.base_epoch() != 0) {
       if (KnownEpoch() != table.base_epoch()) return false;
-      if (table.epoch() == table.base_epoch()) return true;
-      v1::RoutingTable whole = known->table();
-      if (!ApplyRoutingDelta(table, whole).ok()) return false;
-      table = std::move(whole);
+      if (epoch == table.base_epoch()) return true;
     }
     // A replica that lags behind must not bring dead nodes back.
-    if (!any_epoch_ && table.epoch() < known->epoch()) {
+    if (!any_epoch_ && epoch < known->epoch()) {
       if (!refused_older_) {
         spdlog::warn(
             "routing table of epoch {} is refused, {} is known: the replica lags behind, or a copy "
             "of its database was put back by hand and this node must be restarted",
-            base::FormatEpoch(table.epoch()), base::FormatEpoch(known->epoch()));
+            base::FormatEpoch(epoch), base::FormatEpoch(known->epoch()));
       }
       refused_older_ = true;
       return true;
     }
     refused_older_ = false;
-    if (has_routing_ && !any_epoch_ && table.epoch() == known->epoch()) return true;
+    if (has_routing_ && !any_epoch_ && epoch == known->epoch()) return true;
+    fresh = MakeRouting(known, std::move(table));
+    if (fresh == nullptr) return false;
     any_epoch_ = false;
     has_routing_ = true;
-    fresh = std::make_shared<const Routing>(std::move(table));
     view_.SetRouting(fresh);
     changed_.NotifyAll();
   }

@@ -21,6 +21,8 @@ class Metrics;
 }
 namespace onepiece::node {
 
+class SharedRoutings;
+
 struct NodeAgentOptions {
   v1::Role role = v1::ROLE_UNSPECIFIED;
   std::string node_id;
@@ -31,8 +33,10 @@ struct NodeAgentOptions {
   std::string pinned_stage;                ///< Instances only; empty: any.
   std::string version, build, zone, host;  ///< As in v1::Node.
   std::map<std::string, std::string> labels;
-  std::vector<v1::Device> devices;                        ///< Instances only.
-  telemetry::Metrics* metrics = nullptr;                  ///< Borrowed. May outlive the agent.
+  std::vector<v1::Device> devices;        ///< Instances only.
+  telemetry::Metrics* metrics = nullptr;  ///< Borrowed. May outlive the agent.
+  /// Of all agents of this process, when it has many. Null: the agent makes its own tables.
+  std::shared_ptr<SharedRoutings> tables;
   base::Duration call_timeout = std::chrono::seconds(2);  ///< For one replica; shorter at first.
 };
 

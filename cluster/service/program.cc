@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,6 +39,15 @@ absl::Status WriteAll(int fd, const std::string& path, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return fsync(fd) == 0 ? absl::OkStatus() : FileError(path, "write");
+}
+
+// Systems give a process 1,024 descriptors and let it ask for many more. The NodeManager has a
+// connection of each node, and a cluster may have 4,096 nodes.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace
@@ -142,6 +152,7 @@ int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const
   }
   if (parsed.outcome == ServiceOptions::Outcome::kCheckOnly) return kExitOk;
   base::InitLogging(options.node().node_id());
+  RaiseDescriptorLimit();
   absl::Status status;
   {
     Host host(options.info(), options.node(), signals);

@@ -76,6 +76,16 @@ absl::Status CheckLoopback(const StateMachine& state, const v1::Node& node,
                               ". Start those again with --advertise and an address of their host"));
 }
 
+absl::Status UnreachableAddress(const std::string& address, base::Duration limit,
+                                const std::string& why) {
+  return Unreachable(
+      "UNREACHABLE_ADDRESS",
+      absl::StrCat("the NodeManager cannot connect to ", address, " within ",
+                   limit / std::chrono::milliseconds(1), " ms",
+                   why.empty() ? "" : absl::StrCat(" (", why, ")"),
+                   ": give --advertise an address that all hosts can dial, and open its port"));
+}
+
 Dialling::Dialling(std::string address, base::Duration limit)
     : address_(std::move(address)),
       limit_(limit),
@@ -95,12 +105,7 @@ bool Dialling::Answers() const {
 }
 
 absl::Status Dialling::Check() const {
-  if (Answers()) return absl::OkStatus();
-  return Unreachable(
-      "UNREACHABLE_ADDRESS",
-      absl::StrCat("the NodeManager cannot connect to ", address_, " within ",
-                   limit_ / std::chrono::milliseconds(1),
-                   " ms: give --advertise an address that all hosts can dial, and open its port"));
+  return Answers() ? absl::OkStatus() : UnreachableAddress(address_, limit_, "");
 }
 
 }  // namespace onepiece::nodemanager

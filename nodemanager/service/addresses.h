@@ -23,7 +23,13 @@ bool IsLoopback(std::string_view address);
 absl::Status CheckLoopback(const StateMachine& state, const v1::Node& node,
                            const std::string& peer);
 
-/// A connection to a gRPC server that is being made, so that several can be made at the same time.
+/// An UNREACHABLE_ADDRESS that names the address and says what to do. `why` may be empty.
+absl::Status UnreachableAddress(const std::string& address, base::Duration limit,
+                                const std::string& why);
+
+/// A connection to a gRPC server that is being made, so that others can be made at the same time.
+/// It tells a process that runs from one that stands still, whose connections the kernel still
+/// takes.
 ///
 /// Ownership: closes the connection.
 class Dialling {

@@ -213,6 +213,7 @@ absl::StatusOr<v1::CommandResult> Controller::Finish(absl::StatusOr<v1::CommandR
 
 absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
   ONEPIECE_RETURN_IF_ERROR(Term().status());
+  if (command.has_register_node()) return ProposeNewcomer(std::move(command));
   absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
   if (result.ok()) Reassign();
   Notify();
@@ -237,6 +238,20 @@ void Controller::ProposeAsync(v1::Command command, Log::Answer answer) {
       answer(result);
     });
   });
+}
+
+// Nodes that come together are assigned together, by the last of them. A plan for each would cost a
+// commit, and would be stale by then, because the next node has come. If they come without end, the
+// thread of the duties assigns them (CheckLiveness), and those who come later wait for it here.
+absl::StatusOr<v1::CommandResult> Controller::ProposeNewcomer(v1::Command command) {
+  { const base::MutexLock nobody_assigns(assign_mutex_); }
+  ++newcomers_;
+  absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
+  if (result.ok()) newcomers_wait_ = true;
+  // The flag is set before the count falls, so the last one sees it.
+  if (--newcomers_ == 0 && newcomers_wait_.exchange(false)) Reassign();
+  Notify();
+  return result;
 }
 
 void Controller::Reassign() {

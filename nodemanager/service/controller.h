@@ -91,7 +91,8 @@ class Controller {
   [[nodiscard]] bool MayTellRouting() const { return clock_.Now() >= routing_from_.load(); }
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
-  /// wakes watchers.
+  /// wakes watchers. When several registrations are proposed at the same time, only the last one
+  /// does the former.
   /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
   /// At most this many calls of ProposeAsync() wait. More are answered RESOURCE_EXHAUSTED
@@ -166,6 +167,7 @@ class Controller {
   // Counts the proposal. Returns its result, or the state machine's refusal.
   absl::StatusOr<v1::CommandResult> Finish(absl::StatusOr<v1::CommandResult> result,
                                            base::MonotonicTime begun);
+  absl::StatusOr<v1::CommandResult> ProposeNewcomer(v1::Command command);
   absl::Status Initialize();
   void AwaitNodesOfNewGeneration();
   absl::Status ApplyWorkflows();
@@ -204,6 +206,8 @@ class Controller {
   std::uint64_t assign_done_ ABSL_GUARDED_BY(assign_mutex_) = 0;
   Assigner assigner_ ABSL_GUARDED_BY(assign_mutex_);
   std::atomic<std::uint64_t> assign_wanted_{0};  // Counts the changes that a plan must follow.
+  std::atomic<int> newcomers_{0};                // Registrations that are being proposed.
+  std::atomic<bool> newcomers_wait_{false};      // Some are committed, and no plan was made since.
 
   // Guards nothing: the waiters' conditions are atomic. It keeps a notification from falling
   // between a waiter's look and its sleep.

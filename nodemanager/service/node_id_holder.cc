@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
-#include "nodemanager/service/addresses.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -26,12 +25,10 @@ std::optional<v1::Node> FindOtherHolder(const StateMachine& state, const v1::Nod
   return holder;
 }
 
-absl::Status CheckHolder(const v1::Node& holder, const v1::Node& node,
-                         std::optional<base::Duration> silent, const HolderLimits& limits) {
+absl::Status CheckHolder(const v1::Node& holder, const v1::Node& node, const HolderSigns& signs) {
   const bool runs = holder.address() == node.address()
-                        ? silent && *silent <= limits.silence
-                        : limits.dial > base::Duration::zero() &&
-                              Dialling(holder.address(), limits.dial).Answers();
+                        ? signs.silent && *signs.silent <= signs.silence_limit
+                        : signs.dialling != nullptr && signs.dialling->Answers();
   if (!runs) return absl::OkStatus();
   return base::MakeError(
       absl::StatusCode::kAlreadyExists, "NODE_ID_IN_USE",

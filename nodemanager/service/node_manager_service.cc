@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/state_stream.h"
 #include "cluster/rpc/status.h"
@@ -19,7 +18,7 @@ namespace {
 // A process that shares its address with another one of the same id is gone when it has not
 // reported for so many intervals.
 constexpr int kMissedReports = 2;
-constexpr int kRegisterAgainMs = 200;
+constexpr char kRegisterAgainMs[] = "200";
 constexpr auto kLeastTelemetryInterval = std::chrono::milliseconds(200);
 
 // Streams are served as bytes, so their requests come as bytes.
@@ -32,10 +31,19 @@ absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
                          "the request cannot be parsed");
 }
 
-absl::Status RegistrationsBusy() {
-  return base::MakeError(absl::StatusCode::kResourceExhausted, "REGISTRATIONS_BUSY",
-                         "too many nodes register at this moment: ask again",
-                         {{rpc::kRetryAfterMs, absl::StrCat(kRegisterAgainMs)}});
+// Whom a registration comes from, as far as places are concerned: the host. Its port would let a
+// host take all places with many connections.
+rpc::Caller HostOf(const grpc::ServerContext* context) {
+  const std::string peer = context == nullptr ? "" : context->peer();
+  return rpc::Caller(peer.starts_with("ipv") ? peer.substr(0, peer.rfind(':')) : peer);
+}
+
+// A place is free again much sooner than that of a stream.
+absl::Status AskAgainSoon(absl::Status busy) {
+  base::ErrorReason reason = base::GetReason(busy);
+  reason.metadata[rpc::kRetryAfterMs] = kRegisterAgainMs;
+  base::SetReason(busy, reason);
+  return busy;
 }
 
 absl::Status WorkflowUnknown(const std::string& app_id) {
@@ -84,7 +92,7 @@ absl::Status NodeManagerService::WithIncarnation(absl::Status status,
 
 // A node that others cannot reach would be READY, and jobs would wait for it until they fail.
 absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* context,
-                                               const v1::Node& node) const {
+                                               const v1::Node& node) {
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   absl::Status status;
   std::optional<v1::Node> holder;
@@ -95,21 +103,25 @@ absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* contex
   ONEPIECE_RETURN_IF_ERROR(status);
   // Both addresses are dialled at the same time, because the node waits for the answer.
   std::optional<Dialling> dialling;
-  if (options_.dial_limit > base::Duration::zero())
-    dialling.emplace(node.address(), options_.dial_limit);
+  if (holder && holder->address() != node.address() && options_.dial_limit > base::Duration::zero())
+    dialling.emplace(holder->address(), options_.dial_limit);
+  const absl::Status reached = reachability_.Check(node.address());
   if (holder) {
-    const auto silence = kMissedReports * std::chrono::milliseconds(options_.report_interval_ms);
-    ONEPIECE_RETURN_IF_ERROR(CheckHolder(*holder, node, controller_.SilenceOf(*holder),
-                                         {.dial = options_.dial_limit, .silence = silence}));
+    ONEPIECE_RETURN_IF_ERROR(
+        CheckHolder(*holder, node,
+                    {.dialling = dialling ? &*dialling : nullptr,
+                     .silent = controller_.SilenceOf(*holder),
+                     .silence_limit =
+                         kMissedReports * std::chrono::milliseconds(options_.report_interval_ms)}));
   }
-  return dialling ? dialling->Check() : absl::OkStatus();
+  return reached;
 }
 
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
-  const rpc::CountedStream registration(registrations_);
-  if (registration.number() > options_.max_registrations) return rpc::ToGrpc(RegistrationsBusy());
+  const auto place = registrations_.Take(HostOf(context));
+  if (!place.ok()) return rpc::ToGrpc(AskAgainSoon(place.status()));
   v1::Command command;
   command.set_request_id(request->request_id());
   v1::Node& node = *command.mutable_register_node();

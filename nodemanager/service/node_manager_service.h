@@ -1,14 +1,15 @@
 // Serves NodeManagerService over gRPC.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/rpc/stream_shares.h"
 #include "nodemanager/service/controller.h"
+#include "nodemanager/service/reachability.h"
 #include "nodemanager/service/watches.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
@@ -23,8 +24,10 @@ struct NodeManagerServiceOptions {
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
   /// How many registrations may be under way, because each holds a thread of the server while an
-  /// address is dialled. More are refused, and those nodes ask again. It must stay well below the
-  /// server's threads.
+  /// address is dialled and while its commit waits. A host gets another one while it holds fewer
+  /// than are free, so one host alone gets half of them, and however many registrations a second
+  /// it sends, others get in. More are refused, and those nodes ask again. It must stay well below
+  /// the server's threads.
   int max_registrations = 64;
   /// How long a registration waits for a connection to the node's address, and to that of another
   /// process with the same id. It must be shorter than a node's first attempt (400 ms). 0:
@@ -57,11 +60,16 @@ class NodeManagerService final
                      NodeManagerServiceOptions options, base::Clock& clock = base::SystemClock())
       : controller_(controller),
         options_(std::move(options)),
+        registrations_({.places = static_cast<std::size_t>(options_.max_registrations),
+                        .reason = "REGISTRATIONS_BUSY",
+                        .what = "registrations",
+                        .advice = "ask again"}),
+        reachability_(options_.dial_limit, clock),
         watches_(controller, std::move(stopping), options_.watches, clock) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }
   /// How many registrations are under way.
-  [[nodiscard]] int registrations() const { return registrations_.load(); }
+  [[nodiscard]] std::size_t registrations() const { return registrations_.taken(); }
 
   grpc::Status RegisterNode(grpc::ServerContext* context, const v1::RegisterNodeRequest* request,
                             v1::RegisterNodeResponse* response) override;
@@ -104,11 +112,12 @@ class NodeManagerService final
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
   void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
   // Whether others can reach the node, and no other process has its id.
-  absl::Status CheckNewcomer(const grpc::ServerContext* context, const v1::Node& node) const;
+  absl::Status CheckNewcomer(const grpc::ServerContext* context, const v1::Node& node);
 
   Controller& controller_;
   const NodeManagerServiceOptions options_;
-  std::atomic<int> registrations_{0};
+  rpc::StreamShares registrations_;  // By host.
+  Reachability reachability_;
   Watches watches_;
 };
 

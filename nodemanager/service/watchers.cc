@@ -55,7 +55,8 @@ bool RoutingWatchers::Look(const StateMachine& state) {
   return news;
 }
 
-void RoutingWatchers::Send() {
+std::size_t RoutingWatchers::Send() {
+  std::size_t sent = 0;
   for (auto& [name, set] : sets_) {
     if (set.fresh) set.history.Update(*std::exchange(set.fresh, std::nullopt));
     for (Watcher& watcher : set.watchers) {
@@ -65,9 +66,11 @@ void RoutingWatchers::Send() {
         watcher.stream->Send(std::move(next.bytes));
         watcher.known = next.epoch;
         watcher.greeted = true;
+        ++sent;
       }
     }
   }
+  return sent;
 }
 
 void RoutingWatchers::EndAll(const absl::Status& status) {

@@ -5,6 +5,7 @@
 // makes messages of that, once the state is known to be the newest.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -31,7 +32,8 @@ class RoutingWatchers {
   void Add(const v1::WatchRoutingRequest& request, std::shared_ptr<WatchStream> stream);
   /// Returns true when somebody may get something.
   bool Look(const StateMachine& state);
-  void Send();
+  /// Returns how many messages were sent.
+  std::size_t Send();
   void EndAll(const absl::Status& status);
 
  private:

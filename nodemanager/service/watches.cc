@@ -109,8 +109,9 @@ void Watches::Run(const std::stop_token& stop) {
     // Nothing wakes the thread when a new generation may tell its routing. What the round saw
     // counts: it may tell it by now, and then somebody must do so.
     const base::Duration rest = tells_routing_ ? kLongestRest : kRestBeforeRouting;
+    const base::MonotonicTime routing = held_back_ ? next_routing_ : base::MonotonicTime::max();
     base::MutexLock lock(mutex_);
-    clock_.WaitUntil(woken_, lock, stop, std::min(cluster_.NextDue(), begun + rest),
+    clock_.WaitUntil(woken_, lock, stop, std::min({cluster_.NextDue(), begun + rest, routing}),
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return wake_; });
     wake_ = false;
   }
@@ -119,13 +120,15 @@ void Watches::Run(const std::stop_token& stop) {
 absl::Status Watches::Round() {
   const base::MonotonicTime now = clock_.Now();
   tells_routing_ = controller_.MayTellRouting();
+  const bool is_time = tells_routing_ && now >= next_routing_;
+  held_back_ = tells_routing_ && !is_time;
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    const bool routing = tells_routing_ && routing_.Look(state),
-               assignments = assignments_.Look(state), cluster = cluster_.Look(state, now);
+    const bool routing = is_time && routing_.Look(state), assignments = assignments_.Look(state),
+               cluster = cluster_.Look(state, now);
     return routing || assignments || cluster;
   }));
-  if (tells_routing_) routing_.Send();
+  if (is_time) next_routing_ = now + kPausePerTable * routing_.Send();
   assignments_.Send();
   cluster_.Send(now);
   return absl::OkStatus();

@@ -33,7 +33,10 @@ struct WatchesOptions {
 
 /// One thread looks at the state after every change, and sends what is new to all streams. It makes
 /// each routing table, and each difference of two, once. A slow client gets the newest state, and
-/// never a backlog.
+/// never a backlog. A table that changes often is told less often the more nodes there are: after
+/// a change has gone to n of them the next one waits for n × kPausePerTable. Each of them has to
+/// take it in, so a storm of changes would keep the whole cluster busy with tables. A change that
+/// comes alone goes out at once.
 ///
 /// Ownership: borrows the controller, which must outlive it. It must outlive its streams: destroy
 /// it after the server has shut down.
@@ -42,6 +45,8 @@ struct WatchesOptions {
 class Watches {
  public:
   using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+  /// 0.1 s for 1,000 nodes.
+  static constexpr base::Duration kPausePerTable = std::chrono::microseconds(100);
 
   /// `clock` paces the streams. They end with UNAVAILABLE when a stop of `stopping` is requested,
   /// and when this replica no longer leads, so that clients look for the leader.
@@ -84,6 +89,8 @@ class Watches {
 
   // The thread's alone.
   bool tells_routing_ = true;  // In the last round.
+  base::MonotonicTime next_routing_{};
+  bool held_back_ = false;  // The last round came before next_routing_.
   RoutingWatchers routing_;
   AssignmentWatchers assignments_;
   ClusterWatchers cluster_;

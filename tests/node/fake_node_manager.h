@@ -26,6 +26,12 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     request_ids_.push_back(request->request_id());
     changed_.NotifyAll();
     if (follows_) return NotLeader();
+    if (busy_ > 0) {
+      --busy_;
+      return rpc::ToGrpc(base::MakeError(absl::StatusCode::kResourceExhausted, "REGISTRATIONS_BUSY",
+                                         "ask again",
+                                         {{rpc::kRetryAfterMs, std::to_string(retry_after_ms_)}}));
+    }
     if (request->node().incarnation() <= at_most_) {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "old",
                                          {{"incarnation", std::to_string(at_most_)}}));
@@ -111,6 +117,12 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     report_interval_ms_ = interval_ms;
   }
+  /// Refuses so many registrations, and says when to ask again.
+  void BeBusy(int count, int retry_after_ms) {
+    const base::MutexLock lock(mutex_);
+    busy_ = count;
+    retry_after_ms_ = retry_after_ms;
+  }
   /// Answers to reports carry a Capacity of this set.
   void TellCapacity(const std::string& workflow_set) {
     const base::MutexLock lock(mutex_);
@@ -192,6 +204,10 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     return refusals_;
   }
+  std::size_t routing_requests() {
+    const base::MutexLock lock(mutex_);
+    return routing_requests_.size();
+  }
   std::size_t registrations() {
     const base::MutexLock lock(mutex_);
     return registered_.size();
@@ -236,6 +252,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
 
   base::Mutex mutex_;
   base::CondVar changed_;
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0, retry_after_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t known_incarnation_ ABSL_GUARDED_BY(mutex_) = 0, at_most_
                                                                 ABSL_GUARDED_BY(mutex_) = 0;
   bool follows_ ABSL_GUARDED_BY(mutex_) = false, stands_still_ ABSL_GUARDED_BY(mutex_) = false;

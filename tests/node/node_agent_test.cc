@@ -409,6 +409,41 @@ class NodeAgentTest : public QObject {
     QVERIFY(manager_->WaitRequestIds(4)[3] != ids[0]);
   }
 
+  void Register_BusyNodeManager_IsAskedWhenItSays() {
+    constexpr int kRetryAfterMs = 400;
+    manager_->Publish(1);
+    manager_->BeBusy(1, kRetryAfterMs);
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
+    const auto start = base::SystemClock().Now();
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    // Half of the time at least, so that not all of a crowd come back together.
+    QVERIFY(base::SystemClock().Now() - start >= milliseconds(kRetryAfterMs / 2));
+    QCOMPARE(manager_->WaitRequestIds(2).size(), std::size_t{2});
+  }
+
+  // A thousand nodes that look for a leader with all their streams would keep the group from
+  // electing one.
+  void Failover_NobodyLeads_OnlyReportsSearch() {
+    manager_->Publish(5);
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
+    agent.Start();
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    const std::size_t streams = manager_->routing_requests();
+    const int before = manager_->refusals();
+    manager_->Follow("");
+    QTRY_VERIFY_WITH_TIMEOUT(manager_->refusals() > before + 8, 10000);
+    const std::size_t asked = manager_->routing_requests() - streams;
+    const auto refused = static_cast<std::size_t>(manager_->refusals() - before);
+    QVERIFY2(asked * 3 < refused,
+             (std::to_string(asked) + " of " + std::to_string(refused)).c_str());
+    manager_->Publish(6);
+    manager_->Lead();
+    QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{6}, 10000);
+  }
+
   void Register_LearnsTheOtherReplicas() {
     FakeNodeManager other;
     const Served other_served(other);

@@ -16,7 +16,8 @@ using nlohmann::json;
 const std::set<std::string> kRows = {"control.16.watch_p99.etcd",  "control.16.leader_cpu.etcd",
                                      "control.16.storm.etcd",      "control.16.watch_p50",
                                      "control.16.memory_per_node", "control.16.drain",
-                                     "control.16.elections",       "control.16.deaths"};
+                                     "control.16.elections",       "control.16.deaths",
+                                     "control.16.flood_rate",      "control.16.flood_watch"};
 constexpr char kProgram[] = ONEPIECE_BINARY_DIR "/bin/onepiece-bench-control";
 
 }  // namespace
@@ -46,7 +47,8 @@ class BenchControlPlaneTest : public QObject {
     std::set<std::string> names;
     for (const auto& [name, row] : rows) names.insert(name);
     QVERIFY2(names == kRows, outcome.out.c_str());
-    for (const char* timed : {"watch_p99.etcd", "storm.etcd", "watch_p50", "drain"})
+    for (const char* timed :
+         {"watch_p99.etcd", "storm.etcd", "watch_p50", "drain", "flood_rate", "flood_watch"})
       QVERIFY2(rows["control.16." + std::string(timed)]["ours"].get<double>() > 0, timed);
     QVERIFY(rows["control.16.watch_p50"]["ours"] <= rows["control.16.watch_p99.etcd"]["ours"]);
     QCOMPARE(rows["control.16.watch_p99.etcd"]["runs"].get<int>(), 5);
@@ -61,6 +63,29 @@ class BenchControlPlaneTest : public QObject {
         QVERIFY2(row["theirs"].get<double>() >= 0, row.dump().c_str());
     }
     QVERIFY(QDir(folder.path()).isEmpty());
+  }
+
+  void Simulation_SaysThatItIsOne() {
+    const QTemporaryDir folder;
+    const testing::Outcome outcome =
+        testing::RunProgram(kProgram,
+                            {"control", "--json", "--nodes", "0", "--simulate", "64", "--quick",
+                             "--dir", folder.path()},
+                            100);
+    QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
+    const json document = outcome.Document();
+    QVERIFY2(document.is_object(), outcome.out.c_str());
+    std::map<std::string, double> rows;
+    for (const json& row : document["results"]) {
+      const auto name = row["name"].get<std::string>();
+      QVERIFY2(name.starts_with("control.64.simulated."), name.c_str());
+      QVERIFY(row["workload"].get<std::string>().starts_with("SIMULATION"));
+      rows[name.substr(name.rfind('.') + 1)] = row["ours"].get<double>();
+    }
+    QCOMPARE(rows.size(), std::size_t{8});
+    for (const auto& [name, value] : rows) QVERIFY2(value > 0, name.c_str());
+    // A change is told as a difference, so all 64 get less than one table each.
+    QVERIFY(rows["watch_bytes"] < 64 * rows["table_bytes"]);
   }
 
   void Signal_EndsEverything() {

@@ -20,6 +20,7 @@
 #include "tests/bench/bench_report.h"
 #include "tests/bench/control_plane/fleet.h"
 #include "tests/bench/control_plane/measure.h"
+#include "tests/bench/control_plane/simulated.h"
 #include "tests/bench/pairs.h"
 
 namespace onepiece::bench {
@@ -38,11 +39,16 @@ constexpr double kQuickWindow = 1;
 struct Options {
   bool json = false, quick = false;
   std::string dir = std::filesystem::temp_directory_path().string();
-  std::vector<std::size_t> nodes = {256};
+  std::vector<std::size_t> nodes = {256}, simulated;
   int changes = 30;
   double window_s = 20;
   std::vector<std::string> peers = {"etcd"};
 };
+
+double PercentileOf(std::vector<double> values, std::size_t percent) {
+  std::ranges::sort(values);
+  return values[std::min(values.size() - 1, values.size() * percent / 100)];
+}
 
 /// Both sides with one number of nodes. Without a peer `theirs` is empty.
 struct Measured {
@@ -53,10 +59,6 @@ struct Measured {
 void AddRows(const ControlPlan& plan, const Measured& measured, BenchReport& report) {
   const std::string prefix = absl::StrCat("control.", plan.nodes, ".");
   const std::string workload = absl::StrCat(plan.nodes, " nodes, three replicas");
-  const auto percentile = [](std::vector<double> values, std::size_t percent) {
-    std::ranges::sort(values);
-    return values[std::min(values.size() - 1, values.size() * percent / 100)];
-  };
   const auto beside = [&](const char* name, const char* metric, const char* unit, int runs,
                           const auto& number) {
     Pairs pair{{number(measured.ours)}, {}};
@@ -76,16 +78,21 @@ void AddRows(const ControlPlan& plan, const Measured& measured, BenchReport& rep
   };
   const int changes = static_cast<int>(measured.ours.watch_s.size());
   beside("watch_p99", "a change, until the last node has it; 99th percentile", "s", changes,
-         [&](const ControlNumbers& side) { return percentile(side.watch_s, 99); });
+         [&](const ControlNumbers& side) { return PercentileOf(side.watch_s, 99); });
   beside("leader_cpu", "processor of the leader at rest", "cores", 1,
          [](const ControlNumbers& side) { return side.leader_cores; });
   beside("storm", "SIGKILL of the leader, until every node is back", "s", 1,
          [](const ControlNumbers& side) { return side.storm_s; });
   const ControlNumbers& ours = measured.ours;
   alone("watch_p50", "a change, until the last node has it; median", "s",
-        percentile(ours.watch_s, 50), changes);
+        PercentileOf(ours.watch_s, 50), changes);
   alone("memory_per_node", "what the leader grew by for each node", "bytes", ours.memory_per_node);
   alone("drain", "a tenth of the instances drained for good", "s", ours.drain_s);
+  alone("flood_rate", "registrations of one host that were answered; 10,000 were sent", "1/s",
+        ours.flood_rate);
+  report.results.back().better = "higher";
+  alone("flood_watch", "a change during that flood, until the last node has it", "s",
+        ours.flood_watch_s);
   alone("elections", "elections before the leader was killed", "1",
         static_cast<double>(ours.elections));
   alone("deaths", "nodes declared dead, also after the leader was killed", "1",
@@ -121,6 +128,43 @@ absl::Status MeasureNodes(const Options& options, std::size_t nodes, const std::
   return absl::OkStatus();
 }
 
+/// The rows say that they are of a simulation.
+absl::Status MeasureSimulated(const Options& options, std::size_t nodes,
+                              const std::stop_token& stop, BenchReport& report) {
+  ONEPIECE_ASSIGN_OR_RETURN(const SimulatedNumbers numbers, Simulate(nodes, options.changes, stop));
+  const auto add = [&](const char* name, const char* metric, const char* unit, double number,
+                       int runs = 1) {
+    report.results.push_back(
+        {.name = absl::StrCat("control.", nodes, ".simulated.", name),
+         .workload = absl::StrCat("SIMULATION of ", nodes, " nodes: one process, no consensus"),
+         .metric = metric,
+         .unit = unit,
+         .ours = number,
+         .runs = runs});
+  };
+  const char* until = "a change, until the last stream has it; 99th percentile";
+  add("watch_p99", until, "s", PercentileOf(numbers.watch_s, 99), options.changes);
+  add("watch_p50", "the same; median", "s", PercentileOf(numbers.watch_s, 50), options.changes);
+  add("watch_bytes", "all messages of one such change", "bytes", numbers.bytes, options.changes);
+  add("death_p99", "a node's end, until the last stream has it; 99th percentile", "s",
+      PercentileOf(numbers.death_s, 99), options.changes);
+  add("propose", "a node's end, until new assignments follow it; median", "s", numbers.propose_s,
+      options.changes);
+  add("node_apply", "what each node needs for a change of its table; median", "s",
+      numbers.node_apply_s, options.changes);
+  add("table_bytes", "a whole table", "bytes", numbers.table_bytes);
+  add("join", "all registrations, assignments and first reports", "s", numbers.join_s);
+  return absl::OkStatus();
+}
+
+/// Says what failed. Returns whether `status` is good.
+bool IsGood(const absl::Status& status, std::size_t nodes, const std::string& dir) {
+  if (status.ok()) return true;
+  std::fprintf(stderr, "onepiece-bench-control: %zu nodes: %s (logs in %s)\n", nodes,
+               base::Message(status).c_str(), dir.c_str());
+  return false;
+}
+
 int Run(const Options& options, const std::stop_token& stop) {
   std::string dir = options.dir + "/onepiece-bench-control-XXXXXX";
   if (mkdtemp(dir.data()) == nullptr) {
@@ -132,10 +176,12 @@ int Run(const Options& options, const std::stop_token& stop) {
   for (const std::size_t nodes : options.nodes) {
     const absl::Status status = MeasureNodes(options, nodes, dir, stop, report);
     if (stop.stop_requested()) break;
-    if (status.ok()) continue;
-    failed = true;
-    std::fprintf(stderr, "onepiece-bench-control: %zu nodes: %s (logs in %s)\n", nodes,
-                 base::Message(status).c_str(), dir.c_str());
+    failed = !IsGood(status, nodes, dir) || failed;
+  }
+  for (const std::size_t nodes : options.simulated) {
+    if (stop.stop_requested()) break;
+    const absl::Status status = MeasureSimulated(options, nodes, stop, report);
+    failed = !IsGood(status, nodes, dir) || failed;
   }
   // After a failure the logs stay, for people who look for the cause.
   std::error_code ignored;
@@ -165,8 +211,12 @@ void DefineControl(CLI::App& app, Options& options) {
   app.add_option("--nodes", options.nodes,
                  "Numbers of light nodes: 4 proxies, 4 databases, instances")
       ->delimiter(',')
-      ->check(CLI::Range(16, 4000))
+      ->check(CLI::Range(16, 4000) | CLI::IsMember({0}))
       ->capture_default_str();
+  app.add_option("--simulate", options.simulated,
+                 "Numbers of nodes to simulate in this process; --nodes 0 leaves the real ones out")
+      ->delimiter(',')
+      ->check(CLI::Range(64, 4096));
   app.add_option("--changes", options.changes, "Changes of the routing table that are timed")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
@@ -226,5 +276,6 @@ int main(int argc, char** argv) {
     options.window_s = kQuickWindow;
   }
   std::erase(options.peers, "none");
+  std::erase(options.nodes, std::size_t{0});
   return RunUntilSignal(options, signals);
 }

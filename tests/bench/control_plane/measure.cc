@@ -8,12 +8,6 @@
 #include "tests/bench/control_plane/process_use.h"
 
 namespace onepiece::bench {
-namespace {
-
-/// Between two changes, so that each finds the streams at rest.
-constexpr base::Duration kBetweenChanges = std::chrono::milliseconds(50);
-
-}  // namespace
 
 absl::Status MeasureRest(Side& side, const ControlPlan& plan, ControlNumbers& numbers) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, side.group().WaitUntilSettled());
@@ -30,7 +24,7 @@ absl::Status MeasureWatch(Side& side, const ControlPlan& plan, std::int64_t& ver
                           ControlNumbers& numbers) {
   base::Clock& clock = base::SystemClock();
   for (int i = 0; i < plan.changes; ++i) {
-    if (!clock.Pause(plan.stop, kBetweenChanges)) return Interrupted();
+    if (!clock.Pause(plan.stop, BetweenChanges(plan.nodes))) return Interrupted();
     const base::MonotonicTime start = clock.Now();
     ONEPIECE_RETURN_IF_ERROR(side.Change(++version));
     ONEPIECE_ASSIGN_OR_RETURN(const base::MonotonicTime last,

@@ -15,6 +15,12 @@ namespace onepiece::bench {
 /// How long all nodes may take for what they usually do at once.
 inline constexpr base::Duration kCrowdLimit = std::chrono::seconds(60);
 
+/// How long the streams rest before a change. A leader of ours sends tables to n nodes once in n ×
+/// 0.1 ms at most, and a change that comes sooner would wait for that.
+constexpr base::Duration BetweenChanges(std::size_t nodes) {
+  return std::chrono::milliseconds(50) + nodes * base::Duration(std::chrono::microseconds(100));
+}
+
 struct ControlPlan {
   std::size_t nodes = 256;
   int changes = 30;
@@ -53,6 +59,8 @@ struct ControlNumbers {
   double leader_cores = 0, storm_s = 0;
   // Ours only:
   double memory_per_node = 0, drain_s = 0;
+  /// Registrations a second from one host: answered, and taken. And a change meanwhile.
+  double flood_rate = 0, flood_taken = 0, flood_watch_s = 0;
   std::uint64_t elections = 0, deaths = 0;
 };
 

@@ -1,14 +1,17 @@
 // Light nodes of ours. They hold no work and load no model: what is real is how they belong to the
 // cluster.
 #include <list>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/status.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/node_agent.h"
+#include "cluster/node/shared_routings.h"
 #include "cluster/rpc/server.h"
 #include "tests/bench/control_plane/fleet.h"
-// Our side: a group of NodeManagers, and what is asked and told of it.
+
 namespace onepiece::bench {
 namespace {
 
@@ -26,12 +29,14 @@ node::NodeStatus Obey(const v1::Assignment& assignment) {
 }
 
 struct LightNode {
-  LightNode(const FleetPlan& plan, std::size_t number, std::string address)
+  LightNode(const FleetPlan& plan, std::size_t number, std::string address,
+            std::shared_ptr<node::SharedRoutings> tables)
       : agent({.role = RoleOf(number),
                .node_id = NodeId(number),
                .nodemanagers = plan.addresses,
                .address = std::move(address),
-               .workflow_set = "default"},
+               .workflow_set = "default",
+               .tables = std::move(tables)},
               view) {}
   node::ClusterView view;
   node::NodeAgent agent;
@@ -46,7 +51,7 @@ class NodeFleet final : public Fleet {
     ONEPIECE_RETURN_IF_ERROR(server_.Start().status());
     for (std::size_t index = 0; index < plan.count; ++index) {
       const std::size_t number = plan.first + index;
-      LightNode& node = nodes_.emplace_back(plan, number, server_.address());
+      LightNode& node = nodes_.emplace_back(plan, number, server_.address(), tables_);
       node.agent.OnRouting([this, index](const std::shared_ptr<const node::Routing>& routing) {
         const v1::Workflow* changing = routing->FindWorkflow(kChangingApp);
         if (changing == nullptr) return;
@@ -75,6 +80,9 @@ class NodeFleet final : public Fleet {
 
  private:
   rpc::Server server_{rpc::ServerOptions{}};
+  // In a cluster each node makes its tables on a processor of its own. A thousand times the same
+  // work on this machine would measure that and not the NodeManagers.
+  const std::shared_ptr<node::SharedRoutings> tables_ = std::make_shared<node::SharedRoutings>();
   std::list<LightNode> nodes_;
 };
 

@@ -13,13 +13,14 @@
 #include "cluster/client/client.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/bench/control_plane/applications.h"
+#include "tests/bench/control_plane/flood.h"
 #include "tests/bench/control_plane/measure.h"
 #include "tests/bench/control_plane/process_use.h"
 
 namespace onepiece::bench {
 namespace {
 
-constexpr int kPools = 4;
 constexpr int kMovesPerPlan = 32;  // The NodeManager's limit.
 constexpr int kDrainedShare = 10;  // One instance of so many.
 /// How often the cluster is asked about its nodes. The answer has all of them.
@@ -28,32 +29,9 @@ constexpr base::Duration kLookAgain = std::chrono::milliseconds(50);
 constexpr base::Duration kJoinLimit = std::chrono::milliseconds(60);
 constexpr base::Duration kDrainLimit = std::chrono::minutes(10);
 constexpr base::Duration kCallLimit = std::chrono::seconds(5);
+constexpr int kFloodRate = 10'000;  // Registrations a second.
+constexpr base::Duration kFloodTime = std::chrono::seconds(4);
 constexpr char kOurs[] = "ours";
-
-v1::StageSpec StageOf(int number) {
-  v1::StageSpec stage;
-  stage.set_stage(absl::StrCat("stage-", number));
-  stage.set_plugin("bench");
-  stage.set_model("bench");
-  return stage;
-}
-
-v1::Workflow ManyPools() {
-  v1::Workflow workflow;
-  workflow.set_app_id("pools");
-  for (int number = 0; number < kPools; ++number) *workflow.add_stages() = StageOf(number);
-  return workflow;
-}
-
-/// Shares its only pool with the other application, so that a change of its name changes nothing
-/// but the routing table.
-v1::Workflow Changing(std::int64_t version) {
-  v1::Workflow workflow;
-  workflow.set_app_id(kChangingApp);
-  workflow.set_display_name(std::to_string(version));
-  *workflow.add_stages() = StageOf(0);
-  return workflow;
-}
 
 absl::Status WriteConfig(const std::string& path) {
   std::ofstream file(path);
@@ -77,6 +55,8 @@ class NodeSide final : public Side {
   [[nodiscard]] std::vector<double> ResidentBytes() const;  ///< One for each replica.
   /// Drains a tenth of the instances for good, plan after plan. Returns the time.
   absl::StatusOr<double> Drain();
+  /// Sends the leader 10,000 registrations a second, and makes a change meanwhile.
+  absl::Status Flood(std::int64_t& version, ControlNumbers& numbers);
   /// The highest round of a ballot, which every election raises.
   absl::StatusOr<std::uint64_t> Round();
   /// Counts the nodes that are dead or have begun anew since StartCrowd().
@@ -216,6 +196,23 @@ absl::StatusOr<double> NodeSide::Drain() {
   return base::ToSeconds(base::SystemClock().Now() - start);
 }
 
+absl::Status NodeSide::Flood(std::int64_t& version, ControlNumbers& numbers) {
+  ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, group_->WaitUntilSettled());
+  base::Clock& clock = base::SystemClock();
+  RegistrationFlood flood(group_->addresses()[leader], kFloodRate);
+  if (!clock.Pause(plan_.stop, kFloodTime / 2)) return Interrupted();
+  const base::MonotonicTime start = clock.Now();
+  ONEPIECE_RETURN_IF_ERROR(Change(++version));
+  ONEPIECE_ASSIGN_OR_RETURN(const base::MonotonicTime last,
+                            crowd_->WaitForTables(version, kCrowdLimit));
+  numbers.flood_watch_s = base::ToSeconds(last - start);
+  if (!clock.Pause(plan_.stop, kFloodTime / 2)) return Interrupted();
+  const RegistrationFlood::Counts counts = flood.Stop();
+  numbers.flood_rate = static_cast<double>(counts.answered) / counts.seconds;
+  numbers.flood_taken = static_cast<double>(counts.taken) / counts.seconds;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::uint64_t> NodeSide::Round() {
   std::uint64_t round = 0;
   for (const client::ReplicaAnswer& answer : client_->AskReplicas()) {
@@ -265,6 +262,11 @@ absl::StatusOr<ControlNumbers> MeasureOurs(const ControlPlan& plan, std::size_t&
            absl::StrFormat("at rest the leader uses %.3f cores", numbers.leader_cores));
   ONEPIECE_RETURN_IF_ERROR(MeasureWatch(side, plan, version, numbers));
   Progress(plan, kOurs, absl::StrCat(numbers.watch_s.size(), " changes have reached all"));
+  ONEPIECE_RETURN_IF_ERROR(side.Flood(version, numbers));
+  Progress(plan, kOurs,
+           absl::StrFormat("%.0f registrations/s of one host were answered, %.0f of them taken, "
+                           "and a change took %.2f s meanwhile",
+                           numbers.flood_rate, numbers.flood_taken, numbers.flood_watch_s));
   ONEPIECE_ASSIGN_OR_RETURN(numbers.drain_s, side.Drain());
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint64_t later, side.Round());
   numbers.elections = later - round;

@@ -1,4 +1,5 @@
 // How nodes come and go: two processes with one node id, and nodes that are forgotten.
+#include <QTcpServer>
 #include <QTemporaryDir>
 #include <QtTest>
 
@@ -105,6 +106,22 @@ class NodeIdTest : public QObject {
     QCOMPARE(Epoch(), epoch + 1);
   }
 
+  // The kernel takes connections to a process that stands still, so a bare connection would say
+  // that it runs. Its successor must get in.
+  void HolderThatStandsStill_IsNoHolder() {
+    QTcpServer silent;
+    QVERIFY(silent.listen(QHostAddress::LocalHost));
+    v1::Node holder = MakeNode("twin", v1::PROXY), node = MakeNode("twin", v1::PROXY, 2);
+    holder.set_address("127.0.0.1:" + std::to_string(silent.serverPort()));
+    holder.set_pid(1);
+    const Dialling still(holder.address(), std::chrono::milliseconds(100));
+    QVERIFY(CheckHolder(holder, node, {.dialling = &still}).ok());
+    holder.set_address(server_->address());
+    const Dialling running(holder.address(), std::chrono::seconds(20));
+    QCOMPARE(Reason(CheckHolder(holder, node, {.dialling = &running})),
+             std::string("NODE_ID_IN_USE"));
+  }
+
   void Goodbye_LetsTheNextOneIn() {
     IdProcess first(server_->address());
     QVERIFY(testing::Eventually([&] { return first.IsIn(); }));
@@ -124,16 +141,19 @@ class NodeIdTest : public QObject {
     QCOMPARE(state.Apply(1, RegisterCommand(holder)).code(), 0);
     QVERIFY(!FindOtherHolder(state, holder));
     QVERIFY(FindOtherHolder(state, node));
-    const HolderLimits limits{.silence = std::chrono::seconds(1)};
-    const absl::Status refused = CheckHolder(holder, node, std::chrono::seconds(1), limits);
+    const auto check = [&](std::optional<base::Duration> silent) {
+      return CheckHolder(holder, node,
+                         {.silent = silent, .silence_limit = std::chrono::seconds(1)});
+    };
+    const absl::Status refused = check(std::chrono::seconds(1));
     QCOMPARE(refused.code(), absl::StatusCode::kAlreadyExists);
     QCOMPARE(Reason(refused), std::string("NODE_ID_IN_USE"));
     const auto metadata = base::GetReason(refused).metadata;
     QCOMPARE(metadata.at("holder_address"), holder.address());
     QCOMPARE(metadata.at("address"), node.address());
-    QVERIFY(CheckHolder(holder, node, std::chrono::milliseconds(1001), limits).ok());
+    QVERIFY(check(std::chrono::milliseconds(1001)).ok());
     // A leader that has heard nothing of the holder cannot say that it runs.
-    QVERIFY(CheckHolder(holder, node, std::nullopt, limits).ok());
+    QVERIFY(check(std::nullopt).ok());
     QCOMPARE(state.Apply(2, EndCommand("twin")).code(), 0);
     QVERIFY(!FindOtherHolder(state, node));
   }

@@ -113,6 +113,37 @@ class WatchesTest : public QObject {
     QTRY_COMPARE_WITH_TIMEOUT(server_->service().streams(), std::size_t{0}, 20000);
   }
 
+  // Each of many nodes has to take each table in, so a storm of changes is told in few messages.
+  void Routing_OfAStorm_IsToldInFewMessages() {
+    constexpr int kReaders = 300, kChanges = 20;
+    QVERIFY(server_->Register(NodeOf("a", "default")).ok());
+    std::vector<std::unique_ptr<RoutingReader>> readers;
+    for (int i = 0; i < kReaders; ++i) {
+      readers.push_back(
+          std::make_unique<RoutingReader>(*server_, &Stub::WatchRouting, WatchRoutingOf("")));
+    }
+    for (const auto& reader : readers) (void)reader->Next();
+    for (int i = 0; i < kChanges; ++i) {
+      v1::Command command = RegisterCommand(NodeOf(absl::StrCat("n-", i), "default"));
+      QVERIFY(server_->controller().Propose(std::move(command)).ok());
+    }
+    std::uint64_t epoch = 0;
+    server_->controller().Read(
+        [&](const StateMachine& state) { epoch = state.EpochOf("default"); });
+    int messages = 0, told = 0;
+    readers.front()->Next([&](const v1::RoutingTable& table) {
+      ++messages;
+      told += table.alive_size();
+      return table.epoch() == epoch;
+    });
+    QCOMPARE(told, kChanges);
+    QVERIFY2(messages <= kChanges / 2, std::to_string(messages).c_str());
+    for (const auto& reader : readers) {
+      if (reader != readers.front())
+        (void)reader->Next([&](const v1::RoutingTable& table) { return table.epoch() == epoch; });
+    }
+  }
+
   void Streams_AreSharedOut() {
     std::vector<std::unique_ptr<ClusterReader>> readers;
     for (int i = 0; i < 4; ++i) {

@@ -1,0 +1,73 @@
+#include "tests/bench/control_plane/flood.h"
+
+#include "absl/strings/str_cat.h"
+#include "cluster/base/seconds.h"
+#include "cluster/rpc/channel.h"
+
+namespace onepiece::bench {
+namespace {
+
+constexpr base::Duration kBurst = std::chrono::milliseconds(5);
+constexpr base::Duration kAnswerLimit = std::chrono::seconds(5);
+constexpr int kClosedPorts = 1000;  // Nobody listens on the lowest ports here.
+
+struct Registration {
+  grpc::ClientContext context;
+  v1::RegisterNodeRequest request;
+  v1::RegisterNodeResponse response;
+};
+
+}  // namespace
+
+RegistrationFlood::RegistrationFlood(const std::string& address, int per_second)
+    : stub_(v1::NodeManagerService::NewStub(rpc::MakeChannel(address))),
+      begun_(base::SystemClock().Now()) {
+  (void)server_.Start();
+  thread_ =
+      std::jthread([this, per_second](const std::stop_token& stop) { Run(stop, per_second); });
+}
+
+void RegistrationFlood::Send(std::uint64_t number) {
+  auto* const call = new Registration;
+  rpc::SetTimeout(call->context, kAnswerLimit);
+  v1::Node& node = *call->request.mutable_node();
+  const bool reachable = number % 2 == 0;
+  node.set_node_id(reachable ? "flood" : absl::StrCat("flood-", number % kClosedPorts));
+  node.set_incarnation(number + 1);
+  node.set_role(v1::PROXY);
+  node.set_workflow_set("default");
+  node.set_address(reachable ? server_.address()
+                             : absl::StrCat("127.0.0.1:", 1 + number % kClosedPorts));
+  ++sent_;
+  stub_->async()->RegisterNode(&call->context, &call->request, &call->response,
+                               [this, call](const grpc::Status& status) {
+                                 delete call;
+                                 if (status.ok()) ++taken_;
+                                 ++answered_;
+                               });
+}
+
+void RegistrationFlood::Run(const std::stop_token& stop, int per_second) {
+  base::Clock& clock = base::SystemClock();
+  std::uint64_t number = 0;
+  while (clock.Pause(stop, kBurst)) {
+    const auto due = static_cast<std::uint64_t>(base::ToSeconds(clock.Now() - begun_) *
+                                                static_cast<double>(per_second));
+    // What could not be sent in time is left out and not made up for.
+    for (; number < due; ++number) {
+      if (sent_ - answered_ < kUnderWay) Send(number);
+    }
+  }
+}
+
+RegistrationFlood::Counts RegistrationFlood::Stop() {
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
+    seconds_ = base::ToSeconds(base::SystemClock().Now() - begun_);
+  }
+  while (answered_ < sent_) base::SystemClock().Pause({}, kBurst);  // Each has a deadline.
+  return {.sent = sent_, .answered = answered_, .taken = taken_, .seconds = seconds_};
+}
+
+}  // namespace onepiece::bench
