@@ -74,6 +74,11 @@ void AdviseOnReplica(const ReplicaAnswer& replica, const v1::ReplicaStatus* lead
                      "): make room or replace the disk");
   } else if (status.health() == v1::ReplicaStatus::NEWER_VERSION) {
     advice.push_back(name + ": its program is too old for the log: update it");
+  } else if (status.health() == v1::ReplicaStatus::CORRUPT) {
+    advice.push_back(absl::StrFormat(
+        "%s is corrupt and takes no part (%s): keep a copy of its data folder for a report, check "
+        "its memory and disk, then empty the folder and start it again",
+        name, status.health_detail()));
   } else if (status.health() == v1::ReplicaStatus::WAITING) {
     advice.push_back(name + " waits: " + status.health_detail());
   } else if (leader != nullptr && status.cluster_id() == leader->cluster_id() && seat == nullptr) {
@@ -82,6 +87,8 @@ void AdviseOnReplica(const ReplicaAnswer& replica, const v1::ReplicaStatus* lead
         name, replica.address));
   } else if (status.role() == v1::ReplicaStatus::LEARNER) {
     advice.push_back(name + " has no vote yet: it is catching up");
+  } else if (status.health() == v1::ReplicaStatus::CATCHING_UP) {
+    advice.push_back(name + " is catching up: " + status.health_detail());
   }
 }
 

@@ -285,6 +285,25 @@ bool operator==(const ReplicaRow& a, const ReplicaRow& b) {
          numbers(a) == numbers(b);
 }
 
+namespace {
+
+QString HealthText(v1::ReplicaStatus::Health health) {
+  switch (health) {
+    case v1::ReplicaStatus::DISK_FAILED:
+      return Tr("its disk refuses writes");
+    case v1::ReplicaStatus::CORRUPT:
+      return Tr("its state is corrupt; empty its data folder and start it again");
+    case v1::ReplicaStatus::NEWER_VERSION:
+      return Tr("its program is too old for the log");
+    case v1::ReplicaStatus::CATCHING_UP:
+      return Tr("catching up");
+    default:
+      return Tr("waiting");
+  }
+}
+
+}  // namespace
+
 std::vector<ReplicaRow> ReplicaRows(const session::Replicas& replicas) {
   std::uint64_t chosen = 0;
   for (const session::ReplicaEntry& replica : replicas) {
@@ -311,12 +330,10 @@ std::vector<ReplicaRow> ReplicaRows(const session::Replicas& replicas) {
     if (status.health() == v1::ReplicaStatus::OK ||
         status.health() == v1::ReplicaStatus::HEALTH_UNSPECIFIED)
       continue;
-    const bool broken = status.health() == v1::ReplicaStatus::DISK_FAILED;
+    const bool broken = status.health() == v1::ReplicaStatus::DISK_FAILED ||
+                        status.health() == v1::ReplicaStatus::CORRUPT;
     row.tone = broken ? StatusTone::kBad : StatusTone::kWarning;
-    const QString health = broken ? Tr("its disk refuses writes")
-                           : status.health() == v1::ReplicaStatus::NEWER_VERSION
-                               ? Tr("its program is too old for the log")
-                               : Tr("waiting");
+    const QString health = HealthText(status.health());
     row.detail = health + QStringLiteral(": ") + SafeText(status.health_detail(), 200);
   }
   return rows;

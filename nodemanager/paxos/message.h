@@ -1,6 +1,7 @@
 // The messages between replicas. Any message may be lost, repeated, delayed or reordered.
 #pragma once
 
+#include <cstdint>
 #include <variant>
 #include <vector>
 
@@ -44,6 +45,14 @@ struct Promise {
   std::vector<AcceptedEntry> accepted;
 };
 
+/// The hash of a replica's state after `slot`. Slot 0: no hash. Consensus carries hashes in Accept
+/// and Accepted, and decides nothing by them (nodemanager/replication/state_hashes.h).
+struct StateHash {
+  Slot slot;
+  std::uint32_t hash = 0;
+  friend bool operator==(const StateHash&, const StateHash&) = default;
+};
+
 /// Phase 2a for the slots first, first + 1, … An Accept is also the heartbeat (then `entries` may
 /// be empty), and tells what is chosen.
 struct Accept {
@@ -51,7 +60,8 @@ struct Accept {
   Slot first = kFirstSlot;
   std::vector<LogEntry> entries;
   Slot chosen;
-  Time sent{};  ///< The leader's clock. The answer echoes it.
+  Time sent{};       ///< The leader's clock. The answer echoes it.
+  StateHash agreed;  ///< The newest hash that a majority of the voters has.
 };
 
 /// Phase 2b. When granted, the sender has accepted every slot up to `match` at `ballot` or knows it
@@ -65,6 +75,7 @@ struct Accepted {
   Time sent{};                ///< The Accept's.
   Time local{};               ///< The sender's clock. The leader measures its drift.
   std::uint32_t version = 0;  ///< Highest LogEntry::version that the sender can apply.
+  StateHash hashed;           ///< The newest hash of the sender's state.
 };
 
 /// Replaces the state of a replica whose next slot has left the leader's log. The replica answers

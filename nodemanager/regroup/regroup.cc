@@ -1,8 +1,5 @@
 #include "nodemanager/regroup/regroup.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,9 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cluster/base/canonical_bytes.h"
+#include "cluster/base/folder.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "nodemanager/replication/corrupt_marker.h"
 #include "nodemanager/replication/describe_entry.h"
 #include "nodemanager/replication/group_probe.h"
 #include "nodemanager/replication/store.h"
@@ -112,11 +111,7 @@ absl::StatusOr<NewGroup> PutFolder(Beginning beginning, const std::string& dir, 
     fs::remove_all(made, error);
     return group;
   }
-  const fs::path above = fs::absolute(dir, error).parent_path();
-  const int folder = open(above.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = folder >= 0 && fsync(folder) == 0;
-  if (folder >= 0) close(folder);
-  if (!synced) return CannotWrite(above.string());
+  if (!base::SyncFolderOf(dir)) return CannotWrite(dir);
   return group;
 }
 
@@ -215,6 +210,9 @@ absl::StatusOr<Survivor> ReadSurvivor(const std::string& data_dir) {
   if (!store->identity())
     return Refused("NOTHING_TO_RECOVER", absl::StrCat(dir, " is that of a new replica"));
   const ReplicaIdentity identity = *store->identity();
+  // A new group would begin with the state that differs.
+  if (const auto corrupt = ReadCorruptMarker(dir, identity.replica))
+    return Refused("CORRUPT", absl::StrCat(dir, ": ", *corrupt, ". Use another replica's"));
   const paxos::DurableState durable = store->TakeState();
   StateMachine machine;
   Survivor survivor{.cluster_id = identity.cluster_id,

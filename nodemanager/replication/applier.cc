@@ -1,8 +1,11 @@
 #include "nodemanager/replication/applier.h"
 
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/crc32c.h"
+#include "nodemanager/replication/boot_clock.h"
 #include "nodemanager/replication/command_bytes.h"
 #include "nodemanager/replication/log_errors.h"
 
@@ -125,6 +128,7 @@ Applier::Work Applier::Take(const std::stop_token& stop) {
 void Applier::Apply(std::vector<Task> tasks) {
   std::vector<Answer> answers;
   std::string newer;
+  const paxos::Time begun = BootNow();
   {
     const base::MutexLock lock(machine_mutex_);
     for (Task& task : tasks) {
@@ -136,6 +140,7 @@ void Applier::Apply(std::vector<Task> tasks) {
         answers.emplace_back(std::move(request), OutcomeUnknown("this program is too old"));
     }
   }
+  if (observers_.applied && !tasks.empty()) observers_.applied(BootNow() - begun);
   for (auto& [request, result] : answers) request->Finish(std::move(result));
   if (!newer.empty()) {
     const base::MutexLock lock(mutex_);
@@ -152,6 +157,7 @@ std::string Applier::ApplyTask(Task& task, std::vector<Answer>& answers) {
     if (!machine_.Restore(*task.restore->state).ok())
       return absl::StrCat("the snapshot of slot ", task.restore->index.value);
     SetApplied(task.restore->index);
+    if (observers_.hashes != nullptr) observers_.hashes->ForgetOwn();
     return "";
   }
   const auto& [slot, entry] = task.chosen;
@@ -165,6 +171,7 @@ std::string Applier::ApplyTask(Task& task, std::vector<Answer>& answers) {
   if (!ApplyEntry(task, result))
     return absl::StrCat("slot ", slot.value, " (version ", entry.version, ")");
   SetApplied(slot);
+  HashState();
   for (std::shared_ptr<LogRequest>& request : task.requests)
     answers.emplace_back(std::move(request), result);
   return "";
@@ -190,6 +197,13 @@ bool Applier::ApplyEntry(const Task& task, v1::CommandResult& result) {
 void Applier::SetApplied(paxos::Slot slot) {
   version_limit_ = machine_.VersionLimit(v1::Command::default_instance());
   applied_ = slot;
+}
+
+void Applier::HashState() const {
+  if (observers_.hashes == nullptr || !observers_.hashes->IsDue(applied())) return;
+  const std::string state = machine_.Serialize();
+  observers_.hashes->AddOwn({applied(), base::Crc32c(std::as_bytes(std::span(state)))},
+                            state.size());
 }
 
 void Applier::MakeState() {

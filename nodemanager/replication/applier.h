@@ -21,6 +21,7 @@
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/replica.h"
 #include "nodemanager/replication/log_queue.h"
+#include "nodemanager/replication/state_hashes.h"
 #include "nodemanager/state/state_machine.h"
 
 namespace onepiece::nodemanager {
@@ -58,10 +59,16 @@ class Applier {
     std::string newer;
   };
 
+  /// Who else learns what is applied. Called on the Applier's thread.
+  struct Observers {
+    StateHashes* hashes;  ///< Borrowed. Gets the hashes of the state. May be null.
+    std::function<void(base::Duration)> applied;  ///< How long a batch took. May be null.
+  };
+
   /// Applies entries up to `version`. `wake` makes the driver call TakeReport(), and look again at
   /// HasRoom() and at the slot of WakeAt().
-  Applier(std::uint32_t version, std::function<void()> wake)
-      : version_(version), wake_(std::move(wake)) {}
+  Applier(std::uint32_t version, std::function<void()> wake, Observers observers = {})
+      : version_(version), wake_(std::move(wake)), observers_(std::move(observers)) {}
   ~Applier() { Stop(); }
   Applier(const Applier&) = delete;
   Applier& operator=(const Applier&) = delete;
@@ -112,6 +119,7 @@ class Applier {
   bool ApplyEntry(const Task& task, v1::CommandResult& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
   void SetApplied(paxos::Slot slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
+  void HashState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(machine_mutex_);
   void MakeState();
   // Tells those who wait for progress.
   void Tell(const std::vector<Task>& done);
@@ -119,6 +127,7 @@ class Applier {
 
   const std::uint32_t version_;
   const std::function<void()> wake_;
+  const Observers observers_;
 
   mutable base::Mutex machine_mutex_;
   StateMachine machine_ ABSL_GUARDED_BY(machine_mutex_);

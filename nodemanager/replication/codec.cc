@@ -145,6 +145,8 @@ void Encode(const paxos::Accept& from, v1::ReplicaMessage& out) {
   for (const paxos::LogEntry& entry : from.entries) EncodeEntry(entry, to.add_entries());
   to.set_chosen(from.chosen.value);
   to.set_sent_ns(ToNs(from.sent));
+  to.set_agreed_slot(from.agreed.slot.value);
+  to.set_agreed_hash(from.agreed.hash);
 }
 
 absl::Status Decode(v1::Accept& from, paxos::Accept& to) {
@@ -159,6 +161,8 @@ absl::Status Decode(v1::Accept& from, paxos::Accept& to) {
   }
   ONEPIECE_ASSIGN_OR_RETURN(to.chosen, DecodeSlot(from.chosen(), "accept.chosen"));
   to.sent = FromNs(from.sent_ns());
+  ONEPIECE_ASSIGN_OR_RETURN(to.agreed.slot, DecodeSlot(from.agreed_slot(), "accept.agreed_slot"));
+  to.agreed.hash = from.agreed_hash();
   return absl::OkStatus();
 }
 
@@ -171,6 +175,8 @@ void Encode(const paxos::Accepted& from, v1::ReplicaMessage& out) {
   to.set_sent_ns(ToNs(from.sent));
   to.set_local_ns(ToNs(from.local));
   to.set_version(from.version);
+  to.set_hashed_slot(from.hashed.slot.value);
+  to.set_state_hash(from.hashed.hash);
 }
 
 absl::Status Decode(v1::Accepted& from, paxos::Accepted& to) {
@@ -181,6 +187,8 @@ absl::Status Decode(v1::Accepted& from, paxos::Accepted& to) {
   to.sent = FromNs(from.sent_ns());
   to.local = FromNs(from.local_ns());
   to.version = from.version();
+  ONEPIECE_ASSIGN_OR_RETURN(to.hashed.slot, DecodeSlot(from.hashed_slot(), "accepted.hashed_slot"));
+  to.hashed.hash = from.state_hash();
   return absl::OkStatus();
 }
 

@@ -3,11 +3,14 @@
 #include <utility>
 
 #include "cluster/base/check.h"
+#include "nodemanager/replication/boot_clock.h"
 
 namespace onepiece::nodemanager {
 
-DiskWriter::DiskWriter(std::function<void()> done)
-    : done_(std::move(done)), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+DiskWriter::DiskWriter(std::function<void()> done, std::function<void(base::Duration)> synced)
+    : done_(std::move(done)),
+      synced_(std::move(synced)),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 DiskWriter::~DiskWriter() {
   thread_.request_stop();
@@ -18,7 +21,7 @@ void DiskWriter::Begin(Store& store, paxos::Writes writes, bool on_own_thread) {
   ONEPIECE_CHECK(!busy_);
   busy_ = true;
   if (!on_own_thread) {
-    absl::Status result = store.Commit(writes);
+    absl::Status result = Commit(store, writes);
     const base::MutexLock lock(mutex_);
     result_ = std::move(result);
     return;
@@ -47,6 +50,13 @@ absl::Status DiskWriter::Wait() {
   return *std::exchange(result_, std::nullopt);
 }
 
+absl::Status DiskWriter::Commit(Store& store, const paxos::Writes& writes) const {
+  const paxos::Time begun = BootNow();
+  const absl::Status result = store.Commit(writes);
+  if (result.ok() && writes.urgent() && synced_) synced_(BootNow() - begun);
+  return result;
+}
+
 void DiskWriter::Run(const std::stop_token& stop) {
   for (;;) {
     Store* store = nullptr;
@@ -59,7 +69,7 @@ void DiskWriter::Run(const std::stop_token& stop) {
       writes = std::exchange(writes_, {});
     }
     if (store == nullptr) return;
-    absl::Status result = store->Commit(writes);
+    absl::Status result = Commit(*store, writes);
     {
       const base::MutexLock lock(mutex_);
       result_ = std::move(result);

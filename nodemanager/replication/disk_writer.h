@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "nodemanager/paxos/types.h"
 #include "nodemanager/replication/store.h"
@@ -21,8 +22,10 @@ namespace onepiece::nodemanager {
 /// Blocking: Wait(), the destructor and Begin() on the caller's thread block for the disk.
 class DiskWriter {
  public:
-  /// `done` tells the driver to call TakeResult().
-  explicit DiskWriter(std::function<void()> done);
+  /// `done` tells the driver to call TakeResult(). `synced` is told how long each batch that had to
+  /// be durable took, on the thread that wrote it. It may be null.
+  explicit DiskWriter(std::function<void()> done,
+                      std::function<void(base::Duration)> synced = nullptr);
   ~DiskWriter();
   DiskWriter(const DiskWriter&) = delete;
   DiskWriter& operator=(const DiskWriter&) = delete;
@@ -40,8 +43,10 @@ class DiskWriter {
 
  private:
   void Run(const std::stop_token& stop);
+  absl::Status Commit(Store& store, const paxos::Writes& writes) const;
 
   const std::function<void()> done_;
+  const std::function<void(base::Duration)> synced_;
   bool busy_ = false;  // The driver's own.
   base::Mutex mutex_;
   base::CondVar changed_;

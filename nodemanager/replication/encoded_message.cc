@@ -24,6 +24,7 @@ std::size_t BytesOf(const paxos::Message& message) {
 
 bool AreSame(const paxos::Accept& a, const paxos::Accept& b) {
   return a.ballot == b.ballot && a.first == b.first && a.chosen == b.chosen && a.sent == b.sent &&
+         a.agreed == b.agreed &&
          std::equal(a.entries.begin(), a.entries.end(), b.entries.begin(), b.entries.end());
 }
 

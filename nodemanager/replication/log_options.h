@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,14 @@ struct ReplicatedLogOptions {
   /// In slots, at least. A large state is written less often: when the log has grown by its size,
   /// or to 16 times as many slots.
   std::uint64_t snapshot_every = 1024;
+  /// Called on the log's threads with what they measure, for metrics. They must be short. Null:
+  /// nobody asks.
+  struct Observers {
+    std::function<void(base::Duration)> sync;   ///< One sync of the log on the disk.
+    std::function<void(base::Duration)> apply;  ///< Applying what was chosen together.
+    /// From a leader's Accept to the answer of the replica in the seat `peer`, its sync included.
+    std::function<void(const std::string& peer, base::Duration)> round_trip;
+  } observers;
 };
 
 }  // namespace onepiece::nodemanager

@@ -46,8 +46,10 @@ ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base
            .invited = [this](const std::string& cluster_id,
                              GroupId group) { queue_.PushInvitation(cluster_id, group); }},
           clock),
-      applier_(options_.paxos.version, [this] { queue_.Wake(); }),
-      writer_([this] { queue_.Wake(); }) {}
+      hashes_(options_.paxos.version),
+      applier_(options_.paxos.version, [this] { queue_.Wake(); },
+               {.hashes = &hashes_, .applied = options_.observers.apply}),
+      writer_([this] { queue_.Wake(); }, options_.observers.sync) {}
 
 absl::Status ReplicaDriver::Open() {
   ONEPIECE_ASSIGN_OR_RETURN(store_, Store::Open(options_.data_dir));
@@ -55,6 +57,7 @@ absl::Status ReplicaDriver::Open() {
   const base::MutexLock lock(replica_mutex_);
   identity_ = *store_->identity();
   ONEPIECE_RETURN_IF_ERROR(CheckIdentity());
+  if (LoadCorruption()) return absl::OkStatus();
   state_ = store_->TakeState();
   const paxos::Snapshot& snapshot = state_->snapshot;
   if (snapshot.index == paxos::Slot{} || snapshot.state == nullptr || snapshot.state->empty())
@@ -155,6 +158,7 @@ absl::Status ReplicaDriver::Start(const std::string& address) {
   replica_options_.name = options_.name;
   replica_options_.address = address;
   replica_options_.seed = base::RandomU64();
+  if (fenced_) return absl::OkStatus();  // It only says why.
   // Asking the others may take long, so the thread does it and Start() returns.
   const bool alone = options_.seats.size() <= 1;
   // MakeReplica() ignores its argument when Open() has found a state, so only an empty folder can
@@ -258,22 +262,25 @@ std::vector<std::string> ReplicaDriver::OtherAddresses() const {
 }
 
 void ReplicaDriver::Run(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
+  while (!stop.stop_requested() && !fenced_) {
     if (store_ == nullptr) {
       Recover(stop);
-      continue;
+    } else {
+      LogInputs inputs = WaitForInputs(stop);
+      // Its answer to this replica itself is a part of this step.
+      (void)FinishWrite();
+      Step(std::move(inputs));
+      CarryOut();
     }
-    LogInputs inputs = WaitForInputs(stop);
-    // Its answer to this replica itself is a part of this step.
-    (void)FinishWrite();
-    Step(std::move(inputs));
-    CarryOut();
+    PublishFitness();
   }
   // The disk may be busy with a batch that nobody but the disk can end.
   if (writer_.busy()) (void)writer_.Wait();
-  FailWaiting(OutcomeUnknown("this NodeManager ends"));
-  FailBegun(OutcomeUnknown("this NodeManager ends"));
-  FailSnapshots(OutcomeUnknown("this NodeManager ends"));
+  const absl::Status end =
+      OutcomeUnknown(fenced_ ? "the state is corrupt" : "this NodeManager ends");
+  FailWaiting(end);
+  FailBegun(end);
+  FailSnapshots(end);
   AnswerRefused();
   for (const auto& request : queue_.Take().requests) request->Finish(NotLeader());
   // The replica may still be ready. Without `closing_` PublishRole() would begin another term after
@@ -400,6 +407,7 @@ void ReplicaDriver::BeginSnapshot(std::shared_ptr<LogRequest> request) {
 // While too much waits to be applied, an Accept counts as a heartbeat only. The leader goes on to
 // hear this replica, and sends the entries again.
 void ReplicaDriver::Receive(paxos::Message& message, paxos::Time now) {
+  Heed(message, now);
   if (MustIgnore(message)) return;
   auto* accept = std::get_if<paxos::Accept>(&message.body);
   if (accept != nullptr && !applier_.HasRoom()) accept->entries.clear();
@@ -454,6 +462,7 @@ void ReplicaDriver::JoinGroup(const std::string& cluster_id, GroupId group) {
 void ReplicaDriver::CarryOut() {
   if (store_ == nullptr) return;
   DropTooLarge(out_.early);
+  StampHashes(out_.early);
   transport_.Send(std::exchange(out_.early, {}));
   FeedApplier();
   // FeedApplier() comes first. It takes the requests whose commands this step still chose, so only
@@ -463,6 +472,8 @@ void ReplicaDriver::CarryOut() {
   if (!FinishWrite() || !BeginWrite()) return;
   UpdatePeers();
   PublishRole();
+  pending_ = waiting_.size() + deferred_.size();
+  FenceIfOdd();
   AskForDueSnapshot();
 }
 
@@ -507,6 +518,7 @@ void ReplicaDriver::SendLate(std::vector<paxos::Message> late,
   for (paxos::Message& message : late) {
     (message.to == id_ ? to_self_ : to_others).push_back(std::move(message));
   }
+  StampHashes(to_others);
   transport_.Send(std::move(to_others));
   for (const auto& request : begun) request->Finish(v1::CommandResult());
 }
@@ -521,7 +533,7 @@ void ReplicaDriver::UpdatePeers() {
 }
 
 void ReplicaDriver::AskForDueSnapshot() {
-  if (halted_ || state_asked_) return;
+  if (halted_ || state_asked_ || fenced_) return;
   const paxos::Slot applied = applier_.applied();
   {
     const base::MutexLock lock(replica_mutex_);

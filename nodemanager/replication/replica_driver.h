@@ -26,6 +26,7 @@
 #include "nodemanager/replication/group_id.h"
 #include "nodemanager/replication/log_options.h"
 #include "nodemanager/replication/log_queue.h"
+#include "nodemanager/replication/state_hashes.h"
 #include "nodemanager/replication/store.h"
 #include "nodemanager/replication/transport.h"
 #include "nodemanager/state/log.h"
@@ -45,6 +46,15 @@ struct ReplicaView {
   const std::map<paxos::Slot, paxos::AcceptedEntry>& tail;  ///< The newest slots.
 };
 
+/// What a replica can do now, for load balancers and others that ask for a server's health.
+struct ReplicaFitness {
+  /// It votes, and its disk and its state are sound and near the end of the log.
+  bool takes_part = false;
+  /// It also leads, or can name the leader.
+  bool knows_leader = false;
+  friend bool operator==(const ReplicaFitness&, const ReplicaFitness&) = default;
+};
+
 /// Takes what is in a LogQueue, steps the replica, and does what its Outputs ask for: early
 /// messages, the disk, late messages, and what is chosen to the Applier.
 ///
@@ -60,6 +70,8 @@ class ReplicaDriver {
  public:
   /// See ReplicatedLog::OnRole().
   using RoleCallback = std::function<void(bool leads)>;
+  /// See ReplicatedLog::OnFitness().
+  using FitnessCallback = std::function<void(ReplicaFitness)>;
 
   ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base::Clock& clock);
   ~ReplicaDriver() { Stop(); }
@@ -70,6 +82,7 @@ class ReplicaDriver {
   /// Errors: those of ReplicatedLog::Open().
   absl::Status Open();
   void OnRole(RoleCallback callback) { on_role_ = std::move(callback); }
+  void OnFitness(FitnessCallback callback) { on_fitness_ = std::move(callback); }
   /// Makes the replica, opens the queue and begins to run. While the other seats of a new group
   /// must be asked first, the thread does all that.
   absl::Status Start(const std::string& address);
@@ -99,6 +112,8 @@ class ReplicaDriver {
   [[nodiscard]] std::vector<std::string> OtherAddresses() const;
   [[nodiscard]] std::uint64_t leader_changes() const { return leader_changes_.load(); }
   [[nodiscard]] std::uint64_t disk_failures() const { return disk_failures_.load(); }
+  /// Requests that wait for their slot or for room in the log.
+  [[nodiscard]] std::uint64_t pending() const { return pending_.load(); }
 
  private:
   [[nodiscard]] absl::Status CheckIdentity() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
@@ -146,11 +161,21 @@ class ReplicaDriver {
   void AskForDueSnapshot();
   void AskForState();
 
+  // replica_checks.cc: what the replica finds out about itself.
+  void Heed(const paxos::Message& message, paxos::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void StampHashes(std::vector<paxos::Message>& messages) const;
+  bool LoadCorruption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void FenceIfOdd();
+  void CheckLag() ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void PublishFitness();
+
   const ReplicatedLogOptions options_;
   LogQueue& queue_;
   base::Clock& clock_;
   Transport transport_;
   RoleCallback on_role_;
+  FitnessCallback on_fitness_;
 
   // Held while the replica steps, never while the disk or the network works.
   mutable base::Mutex replica_mutex_;
@@ -165,6 +190,7 @@ class ReplicaDriver {
   // Newest slots, for people.
   std::map<paxos::Slot, paxos::AcceptedEntry> tail_ ABSL_GUARDED_BY(replica_mutex_);
 
+  StateHashes hashes_;
   Applier applier_;
 
   // The driver's thread alone.
@@ -202,8 +228,11 @@ class ReplicaDriver {
   // The last term that has begun, and the last term of which on_role_ was told.
   LeaderTerm last_term_, told_term_;
   bool closing_ = false;
+  bool fenced_ = false;         // The state is corrupt. The replica is gone, until its folder is.
+  paxos::Slot leaders_chosen_;  // The highest slot that a leader has told to be chosen.
+  ReplicaFitness told_fitness_;
 
-  std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0};
+  std::atomic<std::uint64_t> leader_changes_{0}, disk_failures_{0}, pending_{0};
   DiskWriter writer_;
   std::jthread thread_;
 };

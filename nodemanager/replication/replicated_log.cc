@@ -1,6 +1,7 @@
 #include "nodemanager/replication/replicated_log.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 #include <span>
 #include <tuple>
@@ -322,6 +323,11 @@ v1::ListLogResponse ReplicatedLog::ListLog(paxos::Slot first, int limit) const {
 
 absl::StatusOr<backup::Backup> ReplicatedLog::MakeBackup(base::WallTime now) const {
   const v1::ReplicaStatus status = Status();
+  if (status.health() == v1::ReplicaStatus::CORRUPT) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "CORRUPT",
+                           absl::StrCat("NodeManager ", status.name(), ": ", status.health_detail(),
+                                        ": ask another replica"));
+  }
   backup::Backup backup;
   backup.header.set_replica(status.name());
   backup.header.set_group(status.group());
@@ -376,7 +382,21 @@ std::string ReplicatedLog::cluster_id() const {
 }
 
 ReplicatedLog::Counters ReplicatedLog::counters() const {
-  return {driver_.leader_changes(), driver_.disk_failures()};
+  return {driver_.leader_changes(), driver_.disk_failures(), driver_.pending()};
+}
+
+ReplicatedLog::DiskUse ReplicatedLog::disk_use() const {
+  namespace fs = std::filesystem;
+  const std::string& dir = driver_.options().data_dir;
+  DiskUse use;
+  std::error_code error;
+  for (const char* file : {"/nodemanager.sqlite", "/nodemanager.sqlite-wal"}) {
+    const std::uintmax_t bytes = fs::file_size(dir + file, error);
+    if (!error) use.bytes += bytes;
+  }
+  const fs::space_info space = fs::space(dir, error);
+  if (!error) use.available = space.available;
+  return use;
 }
 
 }  // namespace onepiece::nodemanager

@@ -38,8 +38,16 @@ class ReplicatedLog final : public Log {
   /// Called on the log's thread when this replica becomes the ready leader, and when it no longer
   /// is. It must be short, and must not propose.
   using RoleCallback = ReplicaDriver::RoleCallback;
+  /// Called on the log's thread when what this replica can do has changed. It must be short. At
+  /// first it can do nothing.
+  using FitnessCallback = ReplicaDriver::FitnessCallback;
   struct Counters {
     std::uint64_t leader_changes = 0, disk_failures = 0;
+    std::uint64_t pending = 0;  ///< Requests that wait now.
+  };
+  struct DiskUse {
+    std::uint64_t bytes = 0;      ///< Of the database, its write-ahead log included.
+    std::uint64_t available = 0;  ///< What the disk has left.
   };
 
   /// Opens the data folder, and restores the state that it holds. `clock` times retries; consensus
@@ -49,8 +57,9 @@ class ReplicatedLog final : public Log {
   static absl::StatusOr<std::unique_ptr<ReplicatedLog>> Open(
       ReplicatedLogOptions options, base::Clock& clock = base::SystemClock());
 
-  /// Sets the callback. Call it before Start().
+  /// Sets the callback. Call it before Start(), as OnFitness().
   void OnRole(RoleCallback callback) { driver_.OnRole(std::move(callback)); }
+  void OnFitness(FitnessCallback callback) { driver_.OnFitness(std::move(callback)); }
   /// The service for other replicas, to be served at the address of Start().
   v1::ReplicaService::Service& service() { return driver_.service(); }
   /// Begins to run at `address` (host:port), where the others reach service(). An empty folder
@@ -91,7 +100,7 @@ class ReplicatedLog final : public Log {
   [[nodiscard]] v1::ListLogResponse ListLog(paxos::Slot first, int limit) const;
   /// The state after the last slot that this replica has applied, for a new group to begin with.
   /// Promises and accepted entries are not in it, because a new group must not inherit them.
-  /// Errors: FAILED_PRECONDITION (NOTHING_TO_BACK_UP) while this replica knows no cluster.
+  /// Errors: FAILED_PRECONDITION (NOTHING_TO_BACK_UP while this replica knows no cluster, CORRUPT).
   [[nodiscard]] absl::StatusOr<backup::Backup> MakeBackup(base::WallTime now) const;
   /// The addresses of all seats, as far as this replica knows them. While it knows no leader, the
   /// configured addresses are added.
@@ -102,6 +111,8 @@ class ReplicatedLog final : public Log {
   /// new replica has not heard of its cluster.
   [[nodiscard]] std::string cluster_id() const;
   [[nodiscard]] Counters counters() const;
+  /// Looks at the files. Blocking: a little.
+  [[nodiscard]] DiskUse disk_use() const;
 
  private:
   ReplicatedLog(ReplicatedLogOptions options, base::Clock& clock)

@@ -110,6 +110,8 @@ class ReplicasTest : public QObject {
     QTest::newRow("old program") << 6 << "nodemanager-1: its program is too old";
     QTest::newRow("learner") << 7 << "nodemanager-1 has no vote yet";
     QTest::newRow("no seat") << 8 << "onepiece cluster add nodemanager-1 --address 10.0.0.1:7000";
+    QTest::newRow("corrupt") << 10 << "nodemanager-1 is corrupt and takes no part (after slot 64";
+    QTest::newRow("behind") << 11 << "nodemanager-1 is catching up: 1000 slots";
     QTest::newRow("vacant") << 9 << "start a NodeManager of this name at 10.0.0.1:7000";
   }
   void Trouble_IsNamed() {
@@ -154,6 +156,14 @@ class ReplicasTest : public QObject {
       case 8:
         first.set_role(v1::ReplicaStatus::LEARNER);
         leader.mutable_members()->mutable_seats(0)->set_name("nodemanager-4");
+        break;
+      case 10:
+        first.set_health(v1::ReplicaStatus::CORRUPT);
+        first.set_health_detail("after slot 64");
+        break;
+      case 11:
+        first.set_health(v1::ReplicaStatus::CATCHING_UP);
+        first.set_health_detail("1000 slots behind the leader");
         break;
       default:
         replicas[0].status = absl::UnavailableError("refused");

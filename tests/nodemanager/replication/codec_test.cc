@@ -37,9 +37,11 @@ std::vector<paxos::Message> OneOfEach() {
                      Slot{8},
                      {{Slot{9}, kOtherBallot, command}, {Slot{11}, kBallot, {}}}});
   add(paxos::Promise{kBallot, false, {}, Slot{8}, {}});
-  add(paxos::Accept{kBallot, Slot{12}, {command, {}, members}, Slot{11}, At(-5)});
+  add(paxos::Accept{
+      kBallot, Slot{12}, {command, {}, members}, Slot{11}, At(-5), {Slot{10}, 0xfedcba98}});
   add(paxos::Accept{kBallot, Slot{1}, {}, Slot{0}, At(0)});
-  add(paxos::Accepted{kBallot, true, kBallot, Slot{14}, At(1), At(1'000'000'000'000), 2});
+  add(paxos::Accepted{
+      kBallot, true, kBallot, Slot{14}, At(1), At(1'000'000'000'000), 2, {Slot{13}, 0xfedcba97}});
   add(paxos::InstallSnapshot{kBallot, SnapshotAt(Slot{100}, "state"), At(17)});
   add(paxos::Join{"nodemanager-3", "localhost:3", Slot{3}, 1});
   add(paxos::TakeOver{kBallot});
@@ -96,6 +98,7 @@ class CodecTest : public QObject {
     QVERIFY(accept.entries[1].kind == paxos::LogEntry::Kind::kNoop);
     QVERIFY(accept.entries[1].payload == nullptr);
     QVERIFY(accept.entries[2].members == ThreeSeats());
+    QVERIFY(accept.agreed == (paxos::StateHash{Slot{10}, 0xfedcba98}));
   }
 
   void Accepted_ArrivesFieldByField() {
@@ -107,6 +110,7 @@ class CodecTest : public QObject {
     QCOMPARE(accepted.match, Slot{14});
     QVERIFY(accepted.sent == At(1) && accepted.local == At(1'000'000'000'000));
     QCOMPARE(accepted.version, 2U);
+    QVERIFY(accepted.hashed == (paxos::StateHash{Slot{13}, 0xfedcba97}));
   }
 
   void BadMessages_NameTheField() {
@@ -156,6 +160,10 @@ class CodecTest : public QObject {
                      }),
              "entry.payload");
     QCOMPARE(spoiled(7, [&](auto& m) { m.mutable_accepted()->set_match(huge); }), "accepted.match");
+    QCOMPARE(spoiled(5, [&](auto& m) { m.mutable_accept()->set_agreed_slot(huge); }),
+             "accept.agreed_slot");
+    QCOMPARE(spoiled(7, [&](auto& m) { m.mutable_accepted()->set_hashed_slot(huge); }),
+             "accepted.hashed_slot");
     QCOMPARE(spoiled(8, [](auto& m) { m.mutable_install_snapshot()->clear_snapshot(); }),
              "install_snapshot.snapshot");
     QCOMPARE(spoiled(8,

@@ -11,6 +11,7 @@
 #include "cluster/rpc/server.h"
 #include "nodemanager/replication/replicated_log.h"
 #include "nodemanager/service/consensus_service.h"
+#include "nodemanager/service/replica_health.h"
 #include "tests/eventually.h"
 
 namespace onepiece::nodemanager {
@@ -38,8 +39,17 @@ class Node {
     server_->AddService(log_->service());
     server_->AddService(*consensus_);
     const auto port = server_->Start();
-    if (port.ok()) address_ = server_->address();
-    return port.status();
+    if (!port.ok()) return port.status();
+    address_ = server_->address();
+    const auto tell = [server = server_.get()](ReplicaFitness fitness) {
+      SetHealth(fitness, [&](const std::string& service, bool serving) {
+        server->SetHealth(service,
+                          serving ? rpc::ServingStatus::kServing : rpc::ServingStatus::kNotServing);
+      });
+    };
+    tell({});
+    log_->OnFitness(tell);
+    return absl::OkStatus();
   }
   absl::Status Start() {
     const absl::Status status = Open();
