@@ -98,10 +98,14 @@ void ExportConsensus(const ReplicatedLog& log, telemetry::Metrics& metrics) {
   const auto gauge = [&](const char* name, const char* help, std::uint64_t value) {
     metrics.Gauge(name, help).Set(static_cast<double>(value));
   };
-  gauge("onepiece_nodemanager_consensus_chosen_slot", "Last slot known to be chosen",
-        status.chosen());
-  gauge("onepiece_nodemanager_consensus_applied_slot", "Last slot that is part of the state",
-        status.applied());
+  gauge("onepiece_nodemanager_has_leader", "1 while this replica leads or knows who does",
+        status.leader().empty() ? 0 : 1);
+  gauge("onepiece_nodemanager_is_leader", "1 while this replica leads",
+        status.role() == v1::ReplicaStatus::LEADER ? 1 : 0);
+  gauge("onepiece_nodemanager_lease", "1 while this replica leads and its lease covers reads",
+        status.lease() ? 1 : 0);
+  gauge("onepiece_nodemanager_corrupt", "1 when the state differs from that of the majority",
+        status.health() == v1::ReplicaStatus::CORRUPT ? 1 : 0);
   gauge("onepiece_nodemanager_consensus_round", "Round of the ballot that was promised last",
         status.round());
   gauge("onepiece_nodemanager_consensus_log_slots", "Slots that are kept on disk",
@@ -112,19 +116,80 @@ void ExportConsensus(const ReplicatedLog& log, telemetry::Metrics& metrics) {
             std::count_if(status.progress().begin(), status.progress().end(),
                           [](const v1::ReplicaProgress& peer) { return peer.drifts(); })));
   const ReplicatedLog::Counters counters = log.counters();
-  telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_consensus_leader_changes_total",
-                                     "New leaders that this replica has followed"),
-                     static_cast<double>(counters.leader_changes));
-  telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_consensus_disk_failures_total",
-                                     "Writes that the disk refused"),
-                     static_cast<double>(counters.disk_failures));
+  gauge("onepiece_nodemanager_proposals_pending", "Commands that wait to be chosen",
+        counters.pending);
+  const auto counter = [&](const char* name, const char* help, std::uint64_t value) {
+    telemetry::RaiseTo(metrics.Counter(name, help), static_cast<double>(value));
+  };
+  counter("onepiece_nodemanager_proposals_committed_total", "Slots of the log known to be chosen",
+          status.chosen());
+  counter("onepiece_nodemanager_proposals_applied_total",
+          "Slots of the log that are part of the state", status.applied());
+  counter("onepiece_nodemanager_leader_changes_seen_total",
+          "New leaders that this replica has followed", counters.leader_changes);
+  counter("onepiece_nodemanager_consensus_disk_failures_total", "Writes that the disk refused",
+          counters.disk_failures);
+  const ReplicatedLog::DiskUse disk = log.disk_use();
+  gauge("onepiece_nodemanager_db_total_size_in_bytes",
+        "Size of the database with its write-ahead log", disk.bytes);
+  gauge("onepiece_nodemanager_db_available_bytes", "What the database's disk has left",
+        disk.available);
+}
+
+void ExportState(const StateMachine& state, telemetry::Metrics& metrics) {
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    metrics.Gauge(name, help).Set(static_cast<double>(value));
+  };
+  gauge("onepiece_nodemanager_epoch", "Routing epoch", state.epoch());
+  gauge("onepiece_nodemanager_generation", "How often the state was put back",
+        base::GenerationOf(state.epoch()));
+  gauge("onepiece_nodemanager_revision", "Revision of the cluster state", state.revision());
+  gauge("onepiece_nodemanager_log_index", "Log entries applied since the cluster began",
+        state.applied_index());
+  gauge("onepiece_nodemanager_workflows", "Applications", state.workflows().size());
+  gauge("onepiece_nodemanager_state_size_in_bytes", "Size of nodes and workflows in the state",
+        state.bytes());
+  gauge("onepiece_nodemanager_quota_state_bytes",
+        "Above this size of the state, registrations and workflows are refused",
+        StateMachine::kMaxBytes);
+}
+
+void ExportWatches(const NodeManagerService& service, telemetry::Metrics& metrics) {
+  metrics.Gauge("onepiece_nodemanager_streams", "Watch streams that are open")
+      .Set(static_cast<double>(service.streams()));
+  const WatchCounters watches = service.watch_counters();
+  metrics.Gauge("onepiece_nodemanager_slow_watchers", "Watchers that had not taken the last news")
+      .Set(static_cast<double>(watches.slow));
+  telemetry::RaiseTo(
+      metrics.Counter("onepiece_nodemanager_routing_snapshots_total",
+                      "Whole routing tables sent to watchers that were too far behind for changes"),
+      static_cast<double>(watches.snapshots));
 }
 
 }  // namespace
 
 prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics) {
-  return metrics.Histogram("onepiece_nodemanager_consensus_commit_seconds",
+  return metrics.Histogram("onepiece_nodemanager_proposal_duration_seconds",
                            "From a proposal to its result", telemetry::DurationBuckets());
+}
+
+ReplicatedLogOptions::Observers MakeObservers(telemetry::Metrics& metrics) {
+  prometheus::Histogram& syncs =
+      metrics.Histogram("onepiece_nodemanager_disk_wal_fsync_duration_seconds",
+                        "One write of the log with its sync", telemetry::DurationBuckets());
+  prometheus::Histogram& applies =
+      metrics.Histogram("onepiece_nodemanager_apply_duration_seconds",
+                        "Applying what was chosen together", telemetry::DurationBuckets());
+  return {.sync = [&syncs](base::Duration took) { syncs.Observe(base::ToSeconds(took)); },
+          .apply = [&applies](base::Duration took) { applies.Observe(base::ToSeconds(took)); },
+          .round_trip =
+              [&metrics](const std::string& peer, base::Duration took) {
+                metrics
+                    .Histogram("onepiece_nodemanager_network_peer_round_trip_time_seconds",
+                               "From the leader's message to the peer's answer, its sync included",
+                               telemetry::DurationBuckets(), {{"peer", peer}})
+                    .Observe(base::ToSeconds(took));
+              }};
 }
 
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
@@ -135,27 +200,20 @@ void ExportMetrics(const Controller& controller, const NodeManagerService& servi
     ExportElasticity(controller, *elasticity);
     controller.Read([&](const StateMachine& state) {
       ExportNodes(state, metrics);
-      metrics.Gauge("onepiece_nodemanager_epoch", "Routing epoch")
-          .Set(static_cast<double>(state.epoch()));
-      metrics.Gauge("onepiece_nodemanager_generation", "How often the state was put back")
-          .Set(base::GenerationOf(state.epoch()));
-      metrics.Gauge("onepiece_nodemanager_revision", "Revision of the cluster state")
-          .Set(static_cast<double>(state.revision()));
-      metrics.Gauge("onepiece_nodemanager_log_index", "Log entries applied since the cluster began")
-          .Set(static_cast<double>(state.applied_index()));
-      metrics.Gauge("onepiece_nodemanager_workflows", "Applications")
-          .Set(static_cast<double>(state.workflows().size()));
+      ExportState(state, metrics);
     });
-    metrics.Gauge("onepiece_nodemanager_streams", "Watch streams that are open")
-        .Set(service.streams());
+    ExportWatches(service, metrics);
     const Controller::Counters counters = controller.counters();
-    const std::pair<const char*, std::uint64_t> results[] = {
-        {"applied", counters.applied}, {"refused", counters.refused}, {"failed", counters.failed}};
+    const std::pair<const char*, std::uint64_t> results[] = {{"applied", counters.applied},
+                                                             {"refused", counters.refused}};
     for (const auto& [result, count] : results) {
       telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_proposals_total",
                                          "Commands proposed to the log", {{"result", result}}),
                          static_cast<double>(count));
     }
+    telemetry::RaiseTo(metrics.Counter("onepiece_nodemanager_proposals_failed_total",
+                                       "Commands that were not applied, or of which nobody knows"),
+                       static_cast<double>(counters.failed));
     const std::pair<const char*, std::uint64_t> moves[] = {{"done", counters.moves_done},
                                                            {"reverted", counters.moves_reverted},
                                                            {"failed", counters.moves_failed}};

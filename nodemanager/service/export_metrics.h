@@ -14,8 +14,11 @@ namespace onepiece::nodemanager {
 void ExportMetrics(const Controller& controller, const NodeManagerService& service,
                    const ReplicatedLog& log, telemetry::Metrics& metrics);
 
-/// The histogram onepiece_nodemanager_consensus_commit_seconds: the time from a proposal to its
+/// The histogram onepiece_nodemanager_proposal_duration_seconds: the time from a proposal to its
 /// result.
 prometheus::Histogram& CommitHistogram(telemetry::Metrics& metrics);
+
+/// Put what a log measures into histograms of `metrics`, which must outlive the log.
+ReplicatedLogOptions::Observers MakeObservers(telemetry::Metrics& metrics);
 
 }  // namespace onepiece::nodemanager

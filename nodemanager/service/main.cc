@@ -18,6 +18,7 @@
 #include "nodemanager/service/elasticity_service.h"
 #include "nodemanager/service/export_metrics.h"
 #include "nodemanager/service/node_manager_service.h"
+#include "nodemanager/service/replica_health.h"
 #include "nodemanager/service/seats.h"
 #include "onepiece/v1/config.pb.h"
 
@@ -68,12 +69,14 @@ absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow
 }
 
 ReplicatedLogOptions LogOptions(const v1::NodeManagerConfig& config,
-                                const std::vector<paxos::Seat>& seats) {
+                                const std::vector<paxos::Seat>& seats,
+                                telemetry::Metrics& metrics) {
   ReplicatedLogOptions options{.data_dir = config.node().data_dir(),
                                .cluster_id = config.cluster_id(),
                                .name = config.node().node_id(),
                                .seats = seats,
-                               .bootstrap = config.bootstrap()};
+                               .bootstrap = config.bootstrap(),
+                               .observers = MakeObservers(metrics)};
   options.paxos.version = kCommandVersion;
   for (base::Duration* duration :
        {&options.paxos.heartbeat, &options.paxos.election_min, &options.paxos.election_max,
@@ -133,7 +136,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
   base::Clock& clock = base::SystemClock();
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
-                            ReplicatedLog::Open(LogOptions(config, seats), clock));
+                            ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
   prometheus::Histogram& commits = CommitHistogram(host.metrics());
   Controller controller(
       *log, clock,
@@ -144,6 +147,11 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
        .elasticity = config.elasticity(),
        .on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); }});
   log->OnRole([&](bool) { controller.OnRole(); });
+  const auto tell_health = [&host](ReplicaFitness fitness) {
+    SetHealth(fitness,
+              [&](const std::string& name, bool serving) { host.SetHealth(name, serving); });
+  };
+  log->OnFitness(tell_health);
   const auto report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
   NodeManagerService service(
       controller, host.stopping(),
@@ -160,6 +168,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   // first.
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
+  tell_health({});
   absl::Status status = log->Start(host.address());
   controller.Start();
   node::ClusterView view;

@@ -68,6 +68,7 @@ class NodeManagerService final
         watches_(controller, std::move(stopping), options_.watches, clock) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }
+  [[nodiscard]] WatchCounters watch_counters() const { return watches_.counters(); }
   /// How many registrations are under way.
   [[nodiscard]] std::size_t registrations() const { return registrations_.taken(); }
 

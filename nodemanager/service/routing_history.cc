@@ -55,7 +55,7 @@ RoutingHistory::Message RoutingHistory::Next(std::uint64_t known) {
 
 RoutingHistory::Message RoutingHistory::Whole() {
   if (!whole_) whole_ = ToBytes(*table_);
-  return {*whole_, table_->epoch()};
+  return {*whole_, table_->epoch(), true};
 }
 
 }  // namespace onepiece::nodemanager

@@ -31,6 +31,7 @@ class RoutingHistory {
   struct Message {
     grpc::ByteBuffer bytes;   ///< A RoutingTable.
     std::uint64_t epoch = 0;  ///< What the watcher has when it has taken it.
+    bool whole = false;       ///< True for a whole table, false for a delta.
   };
   /// The next message for a watcher that has the table of `known` (0: none). It gets a delta
   /// when that is possible. To a watcher that has the newest table the delta says just that.

@@ -64,6 +64,7 @@ std::size_t RoutingWatchers::Send() {
         RoutingHistory::Message next =
             watcher.takes_deltas ? set.history.Next(watcher.known) : set.history.Whole();
         watcher.stream->Send(std::move(next.bytes));
+        if (watcher.takes_deltas && watcher.known != 0 && next.whole) ++snapshots_;
         watcher.known = next.epoch;
         watcher.greeted = true;
         ++sent;
@@ -71,6 +72,16 @@ std::size_t RoutingWatchers::Send() {
     }
   }
   return sent;
+}
+
+std::size_t RoutingWatchers::slow() const {
+  std::size_t count = 0;
+  for (const auto& [name, set] : sets_) {
+    count += static_cast<std::size_t>(
+        std::count_if(set.watchers.begin(), set.watchers.end(),
+                      [&](const Watcher& each) { return IsBehind(each, set.history); }));
+  }
+  return count;
 }
 
 void RoutingWatchers::EndAll(const absl::Status& status) {
@@ -183,6 +194,12 @@ void ClusterWatchers::Send(base::MonotonicTime now) {
       watcher.messages.pop_front();
     }
   }
+}
+
+std::size_t ClusterWatchers::slow() const {
+  return static_cast<std::size_t>(
+      std::count_if(watchers_.begin(), watchers_.end(),
+                    [](const Watcher& each) { return !each.messages.empty(); }));
 }
 
 void ClusterWatchers::EndAll(const absl::Status& status) {

@@ -35,6 +35,11 @@ class RoutingWatchers {
   /// Returns how many messages were sent.
   std::size_t Send();
   void EndAll(const absl::Status& status);
+  /// Watchers that have not taken the newest table.
+  [[nodiscard]] std::size_t slow() const;
+  /// How many whole tables went to watchers that had one and take deltas, because they had missed
+  /// too much.
+  [[nodiscard]] std::uint64_t snapshots() const { return snapshots_; }
 
  private:
   struct Watcher {
@@ -53,6 +58,7 @@ class RoutingWatchers {
   }
 
   std::map<std::string, Set> sets_;
+  std::uint64_t snapshots_ = 0;
 };
 
 /// Watchers of the assignment of one node each.
@@ -89,6 +95,8 @@ class ClusterWatchers {
   bool Look(const StateMachine& state, base::MonotonicTime now);
   void Send(base::MonotonicTime now);
   void EndAll(const absl::Status& status);
+  /// Watchers that have not taken all that was made for them.
+  [[nodiscard]] std::size_t slow() const;
   /// When somebody must get something even if nothing changes.
   [[nodiscard]] base::MonotonicTime NextDue() const;
 

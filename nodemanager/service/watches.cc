@@ -131,6 +131,8 @@ absl::Status Watches::Round() {
   if (is_time) next_routing_ = now + kPausePerTable * routing_.Send();
   assignments_.Send();
   cluster_.Send(now);
+  slow_ = (tells_routing_ ? routing_.slow() : 0) + cluster_.slow();
+  snapshots_ = routing_.snapshots();
   return absl::OkStatus();
 }
 
@@ -138,6 +140,7 @@ void Watches::EndAll(const absl::Status& status) {
   routing_.EndAll(status);
   assignments_.EndAll(status);
   cluster_.EndAll(status);
+  slow_ = 0;
 }
 
 }  // namespace onepiece::nodemanager

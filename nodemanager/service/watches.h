@@ -31,6 +31,11 @@ struct WatchesOptions {
   std::function<std::uint32_t()> available_level;
 };
 
+struct WatchCounters {
+  std::size_t slow = 0;         ///< Watchers that had not taken the news of the last round.
+  std::uint64_t snapshots = 0;  ///< RoutingWatchers::snapshots().
+};
+
 /// One thread looks at the state after every change, and sends what is new to all streams. It makes
 /// each routing table, and each difference of two, once. A slow client gets the newest state, and
 /// never a backlog. A table that changes often is told less often the more nodes there are: after
@@ -67,6 +72,7 @@ class Watches {
   [[nodiscard]] std::size_t streams() const {
     return node_places_.taken() + cluster_places_.taken();
   }
+  [[nodiscard]] WatchCounters counters() const { return {slow_.load(), snapshots_.load()}; }
 
  private:
   using Arrival = std::function<void(const std::shared_ptr<WatchStream>&)>;
@@ -81,6 +87,8 @@ class Watches {
   const std::stop_token stopping_;
   base::Clock& clock_;
   rpc::StreamShares node_places_, cluster_places_;
+  std::atomic<std::size_t> slow_{0};
+  std::atomic<std::uint64_t> snapshots_{0};
 
   base::Mutex mutex_;
   base::CondVar woken_;

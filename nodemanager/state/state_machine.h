@@ -103,6 +103,8 @@ class StateMachine {
   /// A node that is not known must have a greater incarnation. Below, it may be one that was
   /// declared dead and forgotten since. Incarnations are times, so new processes have greater ones.
   [[nodiscard]] std::uint64_t forgotten_incarnation() const { return forgotten_incarnation_; }
+  /// What kMaxBytes bounds.
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] const std::map<std::string, v1::NodeRecord>& nodes() const { return nodes_; }
   [[nodiscard]] const std::map<std::string, v1::WorkflowRecord>& workflows() const {
     return workflows_;

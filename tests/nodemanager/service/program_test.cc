@@ -16,6 +16,8 @@
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/health.h"
+#include "tests/scrape.h"
 #include "tests/test_main.h"
 
 namespace onepiece::nodemanager {
@@ -127,8 +129,20 @@ class ProgramTest : public QObject {
     QCOMPARE(cluster->nodes(0).node_id(), std::string("nm"));
     QCOMPARE(cluster->nodes(0).state(), v1::Node::READY);
     QCOMPARE(cluster->nodes(0).address(), ready["address"].toString().toStdString());
+    QVERIFY(!cluster->nodes(0).version().empty() && !cluster->nodes(0).build().empty());
     QCOMPARE(cluster->workflows(0).app_id(), std::string("tiny-wan-t2v"));
     QCOMPARE(cluster->workflows(0).stages_size(), 3);
+    const std::string address = ready["address"].toString().toStdString();
+    for (const char* service : {"", "onepiece.v1.NodeManagerService", "onepiece.v1.ReplicaService",
+                                "onepiece.v1.ElasticityService", "onepiece.v1.ConsensusService"})
+      QCOMPARE(testing::AskHealth(address, service), std::optional(testing::kServing));
+    const QByteArray metrics = testing::Scrape(ready["metrics_address"].toString().toStdString());
+    QVERIFY2(metrics.contains("\nonepiece_nodemanager_has_leader 1\n"), metrics);
+    for (const char* histogram : {"disk_wal_fsync_duration_seconds", "apply_duration_seconds",
+                                  "proposal_duration_seconds"}) {
+      const QByteArray empty = QByteArray("\nonepiece_nodemanager_") + histogram + "_count 0\n";
+      QVERIFY2(!metrics.contains(empty) && metrics.contains(histogram), histogram);
+    }
     QVERIFY(FirstLogLines(ready).find("op=serve") != std::string::npos);
     process->terminate();
     QVERIFY(process->waitForFinished(kLimitMs));

@@ -638,6 +638,11 @@ class ServiceTest : public QObject {
   void Metrics_CountNodesAndProposals() {
     telemetry::Metrics metrics("nodemanager", "test");
     ExportMetrics(server_->controller(), server_->service(), server_->log(), metrics);
+    const ReplicatedLogOptions::Observers observers = MakeObservers(metrics);
+    observers.sync(std::chrono::milliseconds(3));
+    observers.apply(std::chrono::milliseconds(3));
+    observers.round_trip("nm-2", std::chrono::milliseconds(3));
+    CommitHistogram(metrics).Observe(0.003);
     QVERIFY(server_->Register(MakeNode("p", v1::PROXY)).ok());
     QVERIFY(!server_->Register(MakeNode("p", v1::PROXY, 0)).ok());
     const auto address = metrics.Serve("127.0.0.1:0");
@@ -653,6 +658,26 @@ class ServiceTest : public QObject {
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_peers_drifting 0\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_moves_total{result=\"done\"} 0\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_plans 0\n"), text);
+    for (const char* line :
+         {"has_leader 1", "is_leader 1", "lease 1", "leader_changes_seen_total 1", "corrupt 0",
+          "proposals_pending 0", "proposals_failed_total 0", "slow_watchers 0",
+          "routing_snapshots_total 0", "quota_state_bytes 41943040",
+          "disk_wal_fsync_duration_seconds_count 1", "apply_duration_seconds_count 1",
+          "proposal_duration_seconds_count 1",
+          "network_peer_round_trip_time_seconds_count{peer=\"nm-2\"} 1"}) {
+      const QByteArray whole = QByteArray("\nonepiece_nodemanager_") + line + "\n";
+      QVERIFY2(text.contains(whole), line);
+    }
+    const auto value = [&](const char* name) {
+      const QByteArray start = QByteArray("\nonepiece_nodemanager_") + name + " ";
+      const auto at = text.indexOf(start);
+      return at < 0 ? -1.0 : text.mid(at + start.size()).split('\n').first().toDouble();
+    };
+    QVERIFY(value("proposals_committed_total") >= 3);  // The members, the no-op, two commands.
+    QCOMPARE(value("proposals_applied_total"), value("proposals_committed_total"));
+    QVERIFY(value("state_size_in_bytes") > 0);
+    QVERIFY(value("db_total_size_in_bytes") > 0);
+    QVERIFY(value("db_available_bytes") > 0);
     QVERIFY2(text.contains("onepiece_nodemanager_hold 0\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_clock_skew_seconds 0\n"), text);
   }
