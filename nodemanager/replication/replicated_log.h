@@ -111,7 +111,7 @@ class ReplicatedLog final : public Log {
   /// new replica has not heard of its cluster.
   [[nodiscard]] std::string cluster_id() const;
   [[nodiscard]] Counters counters() const;
-  /// Looks at the files. Blocking: a little.
+  /// Looks at the files.
   [[nodiscard]] DiskUse disk_use() const;
 
  private:

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/generation.h"
+#include "nodemanager/replication/corrupt_marker.h"
 #include "nodemanager/replication/store.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/replication/log_node.h"
@@ -340,6 +341,19 @@ class RegroupTest : public QObject {
     QVERIFY(node.WaitUntilLeading());
     QVERIFY(node.Knows("chosen") && node.Knows("doubtful"));
     QVERIFY(node.log().IsAlone());
+  }
+
+  // A new group would begin with the state that differs from the others'.
+  void Recover_FromACorruptReplica_IsRefused() {
+    (void)BackupOfOne();
+    Node& node = *nodes_[0];
+    const paxos::ReplicaId replica{node.log().Status().replica()};
+    node.End();
+    QVERIFY(ReadSurvivor(Path("nm-1")).ok());
+    QVERIFY(WriteCorruptMarker(Path("nm-1"), replica, "it differs").ok());
+    const absl::Status refused = ReadSurvivor(Path("nm-1")).status();
+    QCOMPARE(Reason(refused), std::string("CORRUPT"));
+    QVERIFY(base::Message(refused).find("it differs") != std::string::npos);
   }
 
   void Recover_WhatHoldsNoState_IsRefused() {
