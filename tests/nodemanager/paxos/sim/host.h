@@ -90,7 +90,9 @@ class Host {
   /// True while an operator's command may still change the members.
   [[nodiscard]] bool changing() const { return commands_ > 0 || change_ > applied_; }
   /// True while an operator's command waits that no message has told of yet.
-  [[nodiscard]] bool asked() const { return commands_ > 0; }
+  [[nodiscard]] bool asked() const {
+    return commands_ > 0 || (change_ > applied_ && !c_.invariants.HasProposed(change_));
+  }
 
  private:
   using Input = std::variant<Message, Request, Command>;

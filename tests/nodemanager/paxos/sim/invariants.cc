@@ -101,6 +101,9 @@ void Invariants::BecomesDurable(ReplicaId replica, const DurableState& before,
       known = known || vote.replica == replica;
     }
     if (!known) votes.push_back({replica, accepted.ballot, hash});
+    // A leader that crashes before anybody else hears of a change may propose it again.
+    if (accepted.entry.kind == LogEntry::Kind::kMembers && accepted.slot > chosen())
+      proposed_.emplace_back(accepted.slot, accepted.entry.members);
   }
   if (writes.promise) promised = writes.promised;
   if (writes.install) CheckKept(before, writes);

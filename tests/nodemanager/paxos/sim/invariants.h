@@ -87,6 +87,11 @@ class Invariants {
   /// All members that may be in force for a replica that knows slots up to `known` to be chosen:
   /// those after `known`, all later ones, and those that were proposed and are not decided.
   [[nodiscard]] std::vector<Members> PossibleMembers(Slot known) const;
+  /// True when PossibleMembers() knows of the change of members at `slot`.
+  [[nodiscard]] bool HasProposed(Slot slot) const {
+    return slot <= chosen() || std::any_of(proposed_.begin(), proposed_.end(),
+                                           [&](const auto& each) { return each.first == slot; });
+  }
   [[nodiscard]] std::uint64_t membership_changes() const { return changes_; }
 
  private:

@@ -9,8 +9,9 @@ namespace {
 
 constexpr Nanos kForEver = 1'000'000 * kSecond;
 /// For less than this time a leader may believe in a replica that is gone, and give it a seat, or
-/// count on it when an operator takes away another one.
-constexpr Nanos kBelief = 800 * kMillisecond;
+/// count on it when an operator takes away another one. It believes for 700 ms, from when the last
+/// answer came, which a clogged link may hold back for nearly two seconds.
+constexpr Nanos kBelief = 2'700 * kMillisecond;
 
 }  // namespace
 
@@ -67,7 +68,7 @@ bool Nemesis::MayWipe(const Host& host) const {
 bool Nemesis::MayTakeSeat(const std::string& name) const {
   std::vector<std::size_t> others = WithDisk();
   std::erase_if(others, [&](std::size_t index) { return hosts_[index].name() == name; });
-  return JustLost().empty() || Suffice(others, JustLost(), name);
+  return Suffice(others, JustLost(), name);
 }
 
 Host* Nemesis::Leader() {
