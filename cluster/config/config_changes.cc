@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,18 +19,43 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 
-// The field by which elements of a list are told apart. Null: they have no name.
-const FieldDescriptor* NameField(const FieldDescriptor& list) {
-  if (list.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || list.is_map()) return nullptr;
-  static constexpr std::string_view kNames[] = {"app_id", "stage", "pool", "name"};
-  for (const std::string_view name : kNames) {
-    const FieldDescriptor* field = list.message_type()->FindFieldByName(std::string(name));
-    if (field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
-        !field->is_repeated()) {
-      return field;
-    }
+// One line, with text as people wrote it instead of octal escapes.
+TextFormat::Printer LinePrinter() {
+  TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  printer.SetUseUtf8StringEscaping(true);
+  return printer;
+}
+
+// The elements of one side of a list, by their names.
+struct Named {
+  std::vector<std::string> order;
+  std::map<std::string, const Message*> elements;
+  [[nodiscard]] bool unique() const { return elements.size() == order.size(); }
+};
+
+Named ByName(const Message& message, const FieldDescriptor& list, const FieldDescriptor& name) {
+  Named named;
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < reflection.FieldSize(message, &list); ++i) {
+    const Message& element = reflection.GetRepeatedMessage(message, &list, i);
+    named.order.push_back(element.GetReflection()->GetString(element, &name));
+    named.elements[named.order.back()] = &element;
   }
-  return nullptr;
+  return named;
+}
+
+// Jobs pass an application's stages in their order, people see its parameters in theirs, and rules
+// stay as they were written. Workflow sets, pools and workflows are kept in the order of their
+// names.
+bool OrderMatters(const FieldDescriptor& list) {
+  return list.containing_type() == v1::Workflow::descriptor() ||
+         list.message_type() == v1::AlertRule::descriptor();
+}
+
+bool IsSetByTheServer(const FieldDescriptor& field) {
+  return field.containing_type() == v1::Workflow::descriptor() &&
+         field.number() == v1::Workflow::kNameFieldNumber;
 }
 
 class Comparison {
@@ -40,6 +66,7 @@ class Comparison {
     const google::protobuf::Descriptor& type = *before.GetDescriptor();
     for (int i = 0; i < type.field_count(); ++i) {
       const FieldDescriptor& field = *type.field(i);
+      if (IsSetByTheServer(field)) continue;
       Field(path.empty() ? field.name() : absl::StrCat(path, ".", field.name()), field, before,
             after);
     }
@@ -48,44 +75,65 @@ class Comparison {
  private:
   void Field(const std::string& path, const FieldDescriptor& field, const Message& before,
              const Message& after) {
-    if (field.is_repeated()) {
-      const FieldDescriptor* name = NameField(field);
-      if (name != nullptr) {
-        NamedElements(path, field, *name, before, after);
-      } else {
-        Add(path, Text(before, field), Text(after, field));
-      }
-      return;
-    }
     const Reflection& reflection = *before.GetReflection();
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      Messages(path, reflection.GetMessage(before, &field), reflection.GetMessage(after, &field));
-    } else {
+    if (field.is_repeated()) {
+      List(path, field, before, after);
+    } else if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       Add(path, Text(before, field), Text(after, field));
+    } else if (reflection.HasField(before, &field) || reflection.HasField(after, &field)) {
+      Messages(path, reflection.GetMessage(before, &field), reflection.GetMessage(after, &field));
     }
   }
 
-  void NamedElements(const std::string& path, const FieldDescriptor& field,
-                     const FieldDescriptor& name, const Message& before, const Message& after) {
-    std::map<std::string, std::pair<const Message*, const Message*>> elements;
-    const Reflection& reflection = *before.GetReflection();
-    for (int i = 0; i < reflection.FieldSize(before, &field); ++i) {
-      const Message& element = reflection.GetRepeatedMessage(before, &field, i);
-      elements[element.GetReflection()->GetString(element, &name)].first = &element;
+  void List(const std::string& path, const FieldDescriptor& field, const Message& before,
+            const Message& after) {
+    const FieldDescriptor* name = ElementNameField(field);
+    if (name != nullptr) {
+      const Named named_before = ByName(before, field, *name);
+      const Named named_after = ByName(after, field, *name);
+      if (named_before.unique() && named_after.unique()) {
+        NamedElements(path, named_before, named_after);
+        if (OrderMatters(field)) Order(path, named_before, named_after);
+        return;
+      }
     }
-    for (int i = 0; i < reflection.FieldSize(after, &field); ++i) {
-      const Message& element = reflection.GetRepeatedMessage(after, &field, i);
-      elements[element.GetReflection()->GetString(element, &name)].second = &element;
-    }
-    for (const auto& [key, pair] : elements) {
-      const std::string place = absl::StrCat(path, "[", base::ToUtf8(key, kMaxShownValue), "]");
+    Add(path, Text(before, field), Text(after, field));
+  }
+
+  void NamedElements(const std::string& path, const Named& before, const Named& after) {
+    std::map<std::string, std::pair<const Message*, const Message*>> pairs;
+    for (const auto& [name, element] : before.elements) pairs[name].first = element;
+    for (const auto& [name, element] : after.elements) pairs[name].second = element;
+    for (const auto& [name, pair] : pairs) {
+      const std::string place = absl::StrCat(path, "[", base::ToUtf8(name, kMaxShownValue), "]");
       if (pair.first != nullptr && pair.second != nullptr) {
         Messages(place, *pair.first, *pair.second);
       } else {
-        Add(place, pair.first == nullptr ? "" : pair.first->ShortDebugString(),
-            pair.second == nullptr ? "" : pair.second->ShortDebugString());
+        Add(place, pair.first == nullptr ? "" : Braced(*pair.first),
+            pair.second == nullptr ? "" : Braced(*pair.second));
       }
     }
+  }
+
+  // Elements that came or went are changes already, so the order is that of the others.
+  void Order(const std::string& path, const Named& before, const Named& after) {
+    const auto common = [](const Named& side, const Named& other) {
+      std::vector<std::string> names;
+      for (const std::string& name : side.order) {
+        if (other.elements.contains(name)) names.push_back(name);
+      }
+      return names;
+    };
+    if (common(before, after) == common(after, before)) return;
+    Add(path, absl::StrCat("[", absl::StrJoin(before.order, ", "), "]"),
+        absl::StrCat("[", absl::StrJoin(after.order, ", "), "]"));
+  }
+
+  static std::string Braced(const Message& message) {
+    std::string text;
+    LinePrinter().PrintToString(message, &text);
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return absl::StrCat("{", text, "}");
   }
 
   // The value for people. Empty when the field is not set.
@@ -94,34 +142,54 @@ class Comparison {
     std::string text;
     if (!field.is_repeated()) {
       if (reflection.HasField(message, &field))
-        TextFormat::PrintFieldValueToString(message, &field, -1, &text);
+        LinePrinter().PrintFieldValueToString(message, &field, -1, &text);
       return text;
     }
+    std::vector<std::string> elements;
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-      std::string element;
       if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        element = absl::StrCat(
-            "{", reflection.GetRepeatedMessage(message, &field, i).ShortDebugString(), "}");
+        elements.push_back(Braced(reflection.GetRepeatedMessage(message, &field, i)));
       } else {
-        TextFormat::PrintFieldValueToString(message, &field, i, &element);
+        LinePrinter().PrintFieldValueToString(message, &field, i, &elements.emplace_back());
       }
-      absl::StrAppend(&text, text.empty() ? "[" : ", ", element);
     }
-    return text.empty() ? text : text + "]";
+    // A map has no order, and its entries may come in any.
+    if (field.is_map()) std::ranges::sort(elements);
+    return elements.empty() ? "" : absl::StrCat("[", absl::StrJoin(elements, ", "), "]");
   }
 
   void Add(const std::string& path, const std::string& before, const std::string& after) {
     if (before == after) return;
     v1::ConfigChange& change = changes_.emplace_back();
     change.set_path(path);
-    change.set_before(base::ToUtf8(before, kMaxShownValue));
-    change.set_after(base::ToUtf8(after, kMaxShownValue));
+    change.set_before(Shown(before));
+    change.set_after(Shown(after));
+  }
+
+  // Two long values may differ only beyond what is shown.
+  static std::string Shown(const std::string& value) {
+    if (value.size() <= kMaxShownValue) return base::ToUtf8(value, kMaxShownValue);
+    return absl::StrCat(base::ToUtf8(value, kMaxShownValue), "…");
   }
 
   std::vector<v1::ConfigChange> changes_;
 };
 
 }  // namespace
+
+const FieldDescriptor* ElementNameField(const FieldDescriptor& list) {
+  if (!list.is_repeated() || list.is_map()) return nullptr;
+  if (list.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return nullptr;
+  static constexpr std::string_view kNames[] = {"app_id", "stage", "pool", "name"};
+  for (const std::string_view name : kNames) {
+    const FieldDescriptor* field = list.message_type()->FindFieldByName(std::string(name));
+    if (field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+        !field->is_repeated()) {
+      return field;
+    }
+  }
+  return nullptr;
+}
 
 std::vector<std::string> ConfigSections() {
   std::vector<std::string> sections;
@@ -146,8 +214,8 @@ absl::Status ReplaceSections(const v1::ClusterConfig& from,
     if (fields.back() == nullptr) {
       return base::MakeError(
           absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
-          absl::StrCat("'", base::ToUtf8(section, kMaxShownValue), "' is no section: ",
-                       absl::StrJoin(ConfigSections(), ", "), " are"));
+          absl::StrCat("'", base::ToUtf8(section, kMaxShownValue),
+                       "' is no section: ", absl::StrJoin(ConfigSections(), ", "), " are"));
     }
   }
   v1::ClusterConfig kept = config, taken = from;

@@ -12,7 +12,7 @@
 
 namespace onepiece::config {
 
-/// A change shows at most this many bytes of a value.
+/// A change shows at most this many bytes of a value, and "…" when there are more.
 inline constexpr std::size_t kMaxShownValue = 200;
 
 /// The sections: the names of ClusterConfig's fields, in their order.
@@ -25,10 +25,18 @@ std::vector<std::string> SectionsOf(const v1::ClusterConfig& config);
 absl::Status ReplaceSections(const v1::ClusterConfig& from,
                              const std::vector<std::string>& sections, v1::ClusterConfig& config);
 
-/// What differs, field by field, in the order of the fields. Elements of lists are compared by
-/// their names (an application by its id, a stage by its name), so their order does not matter
-/// unless they have none.
+/// What differs, field by field, in the order of the fields.
+///
+/// Elements of lists are compared by their names (an application by its id, a stage by its name).
+/// The order matters for alert rules and for all lists of an application: when elements that both
+/// sides have come in another order, the list itself is a change from "[a, b]" to "[b, a]". Lists
+/// whose elements have no names, or not one each, are compared as a whole. Workflow.name is left
+/// out, because the server sets it.
 std::vector<v1::ConfigChange> ConfigChanges(const v1::ClusterConfig& before,
                                             const v1::ClusterConfig& after);
+
+/// Returns the field by which elements of a list are told apart. Null: they have no names.
+const google::protobuf::FieldDescriptor* ElementNameField(
+    const google::protobuf::FieldDescriptor& list);
 
 }  // namespace onepiece::config

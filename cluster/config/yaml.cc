@@ -1,6 +1,5 @@
 #include "cluster/config/yaml.h"
 
-#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -8,11 +7,11 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <vector>
 
-#include "cluster/base/utf8.h"
+#include "cluster/config/enum_names.h"
+#include "cluster/config/suggest.h"
 #include "cluster/config/yaml_tree.h"
 #include "google/protobuf/descriptor.h"
 
@@ -25,60 +24,10 @@ using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
 using Kind = YamlNode::Kind;
 
-std::string Quote(std::string_view text) {
-  std::string quoted = "'";
-  return quoted.append(base::ToUtf8(text, 64)).append("'");
-}
-
-// Calculates Levenshtein's distance in one row of its table: row[j] is the distance of the first i
-// characters of `a` and the first j of `b`.
-std::size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row[b.size()];
-}
-
-// Returns "; did you mean 'x'?" if a known name is near `given`, else the list of known names.
-std::string Suggest(std::string_view given, const std::vector<std::string>& known) {
-  constexpr std::size_t kLongest = 64;
-  std::size_t best = std::max<std::size_t>(1, given.size() / 3) + 1;
-  std::string nearest;
-  std::string all;
-  for (const std::string& candidate : known) {
-    all.append(all.empty() ? "" : ", ").append(candidate);
-    if (given.size() > kLongest) continue;
-    if (const std::size_t distance = Distance(given, candidate); distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
-  }
-  if (!nearest.empty()) return "; did you mean " + Quote(nearest) + "?";
-  return known.empty() ? "" : "; known: " + all;
-}
-
 std::string Upper(std::string_view text) {
   std::string upper(text);
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return upper;
-}
-
-// Returns the prefix that all values of an enum have: "MODE_" for Mode.
-std::string EnumPrefix(std::string_view type) {
-  std::string prefix;
-  for (const char c : type) {
-    if (std::isupper(static_cast<unsigned char>(c)) && !prefix.empty()) prefix += '_';
-    prefix += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return prefix + '_';
 }
 
 const char* Describe(Kind kind) {
@@ -146,11 +95,9 @@ absl::Status Reader::ReadMessage(const YamlNode& node, Message& message) const {
     const YamlNode& key = node.items[i];
     const FieldDescriptor* field = type.FindFieldByName(key.text);
     if (field == nullptr) {
-      std::vector<std::string> known;
-      for (int f = 0; f < type.field_count(); ++f) known.push_back(type.field(f)->name());
-      return ErrorAt(
-          name_, key.at,
-          "unknown key " + Quote(key.text) + " in " + type.name() + Suggest(key.text, known));
+      return ErrorAt(name_, key.at,
+                     "unknown key " + Quote(key.text) + " in " + type.name() +
+                         Suggest(key.text, FieldNames(type)));
     }
     const OneofDescriptor* oneof = field->real_containing_oneof();
     if (oneof != nullptr && !chosen.insert(oneof).second) {
@@ -294,9 +241,7 @@ absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& fiel
                           : reflection.SetEnum(&message, &field, &candidate);
       return absl::OkStatus();
     }
-    std::string lower(brief);
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (candidate.number() != 0) known.push_back(std::move(lower));
+    if (candidate.number() != 0) known.push_back(ShortEnumName(candidate));
   }
   return ErrorAt(
       name_, value.at,
@@ -305,8 +250,9 @@ absl::Status Reader::ReadEnum(const YamlNode& value, const FieldDescriptor& fiel
 
 }  // namespace
 
-absl::Status ParseYaml(std::string_view text, std::string_view name, Message* message) {
-  ONEPIECE_ASSIGN_OR_RETURN(const YamlNode root, ReadYaml(text, name));
+absl::Status ParseYaml(std::string_view text, std::string_view name, Message* message,
+                       std::size_t max_bytes) {
+  ONEPIECE_ASSIGN_OR_RETURN(const YamlNode root, ReadYaml(text, name, max_bytes));
   // The fields are set in a copy, so that an error leaves `message` unchanged.
   const std::unique_ptr<Message> result(message->New());
   result->CopyFrom(*message);

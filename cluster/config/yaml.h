@@ -16,7 +16,7 @@
 
 namespace onepiece::config {
 
-/// The size of the largest text that is read, in bytes.
+/// The size of the largest text that is read, in bytes, unless the caller allows more.
 inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 18;
 
 /// Sets the fields of `message` that `text` names. Lists are replaced, and messages are merged.
@@ -26,7 +26,7 @@ inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 18;
 /// Errors: INVALID_ARGUMENT (BAD_CONFIG) with the metadata "line" and "column", and a message that
 /// starts with "name:line:column: ". `message` stays unchanged.
 absl::Status ParseYaml(std::string_view text, std::string_view name,
-                       google::protobuf::Message* message);
+                       google::protobuf::Message* message, std::size_t max_bytes = kMaxYamlBytes);
 
 /// Does the same with the text of a file. A file that cannot be read is also BAD_CONFIG.
 absl::Status LoadYamlFile(const std::string& path, google::protobuf::Message* message);

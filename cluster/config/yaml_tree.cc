@@ -111,8 +111,10 @@ absl::Status ErrorAt(std::string_view name, Position at, std::string_view what) 
                          {{"file", std::string(name)}, {"line", line}, {"column", column}});
 }
 
-absl::StatusOr<YamlNode> ReadYaml(std::string_view text, std::string_view name) {
-  if (text.size() > kMaxYamlBytes) return ErrorAt(name, {}, "larger than 256 KiB");
+absl::StatusOr<YamlNode> ReadYaml(std::string_view text, std::string_view name,
+                                  std::size_t max_bytes) {
+  if (text.size() > max_bytes)
+    return ErrorAt(name, {}, "larger than " + std::to_string(max_bytes >> 10) + " KiB");
   if (!base::IsUtf8(text)) return ErrorAt(name, {}, "not UTF-8");
   try {
     std::istringstream stream{std::string(text)};

@@ -1,6 +1,7 @@
 // The tree of a YAML text, before a schema gives it a meaning. Private to cluster/config.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ absl::Status ErrorAt(std::string_view name, Position at, std::string_view what);
 /// Reads the only document of `text`. An empty text is kNull.
 ///
 /// Errors: as ParseYaml.
-absl::StatusOr<YamlNode> ReadYaml(std::string_view text, std::string_view name);
+absl::StatusOr<YamlNode> ReadYaml(std::string_view text, std::string_view name,
+                                  std::size_t max_bytes);
 
 }  // namespace onepiece::config

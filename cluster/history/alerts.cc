@@ -71,6 +71,17 @@ struct AlertEngine::Numbers {
 
 AlertEngine::AlertEngine(std::vector<Rule> rules) : rules_(std::move(rules)) {}
 
+void AlertEngine::SetRules(std::vector<Rule> rules) {
+  rules_ = std::move(rules);
+  std::set<std::string, std::less<>> names;
+  for (const Rule& rule : rules_) names.insert(rule.name);
+  // Names of rules have no '/'.
+  std::erase_if(known_, [&](const auto& known) {
+    return !names.contains(std::string_view(known.first).substr(0, known.first.find('/')));
+  });
+  Publish();
+}
+
 const session::Alerts& AlertEngine::alerts() const { return sorted_; }
 
 void AlertEngine::Turn(Known& known, session::Alert::State state) const {

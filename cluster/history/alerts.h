@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/session/link.h"
 #include "cluster/session/snapshot.h"
+#include "onepiece/v1/cluster_config.pb.h"
 
 namespace onepiece::history {
 
@@ -37,6 +38,11 @@ struct Rule {
 ///
 /// Errors: INVALID_ARGUMENT (BAD_RULE), which names the rule, the key and what is allowed.
 absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view yaml);
+/// Returns the rules of a cluster's configuration. A rule that watches something that this program
+/// does not know is among them: its alert says so.
+///
+/// Errors: as ParseRules.
+absl::StatusOr<std::vector<Rule>> RulesOf(const v1::ClusterConfig& config);
 
 class AlertEngine {
  public:
@@ -44,6 +50,9 @@ class AlertEngine {
   static constexpr std::size_t kMaxAlerts = 1000;
 
   explicit AlertEngine(std::vector<Rule> rules);
+  /// Replaces the rules. Alerts of rules that are gone go with them; those of a rule that keeps its
+  /// name stay, and the next evaluation judges them by the new rule.
+  void SetRules(std::vector<Rule> rules);
   /// Evaluates the rules on a snapshot. Parts that are old or absent make kNoData instead of
   /// silence.
   void Evaluate(const session::Snapshot& snapshot, const session::LinkStatus& link);

@@ -219,6 +219,8 @@ void ForNumbersOf(v1::Elasticity& elasticity, Do act) {
   for (v1::PoolStatus& pool : *elasticity.mutable_pools()) {
     act(pool, "pool/" + pool.workflow_set() + "/" + pool.pool());
   }
+  for (v1::StageCost& cost : *elasticity.mutable_costs())
+    act(cost, "cost/" + cost.app_id() + "/" + cost.stage());
 }
 
 // Fills Pieces with things and numbers.

@@ -5,6 +5,7 @@
 
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/history/cluster_rules.h"
 #include "cluster/history/recording.h"
 
 namespace onepiece::history {
@@ -20,10 +21,18 @@ bool MayPass(const absl::Status& status) {
 
 }  // namespace
 
+RecordLoop::Source RecordLoop::Of(session::Session& session) {
+  return {
+      [&session] { return session.Latest(); }, [&session] { return session.status(); },
+      [&session](session::Part<session::Alerts> alerts) { session.SetAlerts(std::move(alerts)); },
+      [rules = std::make_shared<ClusterRules>(LookIn(session))] { return rules->News(); }};
+}
+
 RecordLoop::RecordLoop(Source source, std::vector<Rule> rules, base::Clock& clock)
     : source_(std::move(source)),
+      own_rules_(std::move(rules)),
       clock_(clock),
-      engine_(std::move(rules)),
+      engine_(own_rules_),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 RecordLoop::~RecordLoop() {
@@ -49,6 +58,7 @@ void RecordLoop::Tick() {
   const session::LinkStatus link = source_.link();
   // The snapshot tells what is known at this moment. Its parts say how old they are.
   snapshot.at_ms = NowMs();
+  FollowRules(snapshot);
   engine_.Evaluate(snapshot, link);
   ShowAlerts(snapshot.at_ms);
   snapshot.alerts = alerts_;
@@ -66,6 +76,16 @@ void RecordLoop::Tick() {
   if (ticks == state_.ticks) return;  // Nothing was heard, so no tick was written.
   state_.ticks = ticks;
   state_.last_ms = snapshot.at_ms;
+}
+
+// A NodeManager of an older program has no configurations, and would be asked in vain again and
+// again.
+void RecordLoop::FollowRules(const session::Snapshot& snapshot) {
+  const bool has_config =
+      snapshot.cluster.value != nullptr && snapshot.cluster.value->config_revision() != 0;
+  if (!source_.new_rules || !has_config) return;
+  std::optional<std::vector<Rule>> rules = source_.new_rules();
+  if (rules) engine_.SetRules(rules->empty() ? own_rules_ : *std::move(rules));
 }
 
 void RecordLoop::ShowAlerts(std::int64_t now_ms) {

@@ -1,5 +1,6 @@
 // Once a second, the loop looks at what a session knows, evaluates the alert rules, gives the
 // alerts back to the session, and records. The console and `onepiece record` run the same thread.
+// The rules of the cluster's configuration replace the loop's own, as soon as there are any.
 //
 // Ownership: owns the recorder and the alerts. It borrows what Source captures, in particular the
 // Session.
@@ -12,10 +13,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -45,14 +46,14 @@ class RecordLoop {
     std::function<std::shared_ptr<const session::Snapshot>()> latest;
     std::function<session::LinkStatus()> link;
     std::function<void(session::Part<session::Alerts>)> set_alerts;
+    /// Returns the alert rules of the cluster's configuration when they have changed since the last
+    /// call. Empty ones say that the configuration has none. It is called only for clusters that
+    /// have a configuration, and may be null.
+    std::function<std::optional<std::vector<Rule>>()> new_rules;
   };
-  static Source Of(session::Session& session) {
-    return {[&session] { return session.Latest(); }, [&session] { return session.status(); },
-            [&session](session::Part<session::Alerts> alerts) {
-              session.SetAlerts(std::move(alerts));
-            }};
-  }
+  static Source Of(session::Session& session);
 
+  /// `rules` hold while the cluster's configuration has none.
   RecordLoop(Source source, std::vector<Rule> rules, base::Clock& clock = base::SystemClock());
   ~RecordLoop();
   RecordLoop(const RecordLoop&) = delete;
@@ -76,11 +77,13 @@ class RecordLoop {
  private:
   void Run(const std::stop_token& stop);
   void Tick();
+  void FollowRules(const session::Snapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(work_mutex_);
   void ShowAlerts(std::int64_t now_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(work_mutex_);
   void RestoreAlerts(const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(work_mutex_);
   [[nodiscard]] std::int64_t NowMs() const;
 
   const Source source_;
+  const std::vector<Rule> own_rules_;
   base::Clock& clock_;
 
   base::Mutex work_mutex_;

@@ -185,7 +185,7 @@ std::vector<KeyedTable<AlertRow>::Column> AlertColumns() {
       {Tr("Silence"), Tr("Until when it is not counted, and why"), ShowCell([](const Row& row) {
          return TableCell{row.silence, {}, {}, row.silence};
        })},
-      {Tr("Rule"), Tr("Its name in alerts.yaml"),
+      {Tr("Rule"), Tr("Its name in the cluster's configuration, or in alerts.yaml"),
        ShowCell([](const Row& row) { return TableCell{SafeText(row.alert.rule, 60)}; })}};
 }
 

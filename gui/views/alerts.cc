@@ -143,7 +143,7 @@ AlertsView::AlertsView(ShownCluster& shown_cluster, QWidget* parent)
 
 QString AlertsView::Help() const {
   return tr(
-      "What the rules of alerts.yaml say, looked at every second.\n\n"
+      "What the alert rules say, looked at every second.\n\n"
       "A rule that holds is pending until it has held for long enough, then it fires. “No data” "
       "means that nobody can tell, “error” that the rule cannot be computed: neither of them is "
       "well. What is over stays for an hour.\n\n"

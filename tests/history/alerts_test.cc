@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/history/cluster_rules.h"
 #include "cluster/history/conditions.h"
 #include "cluster/history/record_loop.h"
 #include "cluster/history/recording.h"
@@ -480,6 +481,171 @@ class AlertsTest : public QObject {
     QCOMPARE(Reason(rules.status()), QString("BAD_RULE"));
     const QString message = QString::fromStdString(base::Message(rules.status()));
     QVERIFY2(message.contains(says), qPrintable(message));
+  }
+
+  void ConfiguredRules_AreThoseOfAFile() {
+    v1::ClusterConfig config;
+    v1::AlertRule& hot = *config.add_alerts();
+    hot.set_name("hot");
+    hot.set_watches("node/*/x_c");
+    hot.set_below(0);
+    hot.set_for_("1m30s");
+    hot.set_severity("critical");
+    hot.set_text("{entity} {value}");
+    v1::AlertRule& dead = *config.add_alerts();
+    dead.set_name("dead");
+    dead.set_watches("node-dead");
+    dead.set_text("x");
+    const auto rules = RulesOf(config);
+    QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
+    QCOMPARE(rules->size(), std::size_t{2});
+    QCOMPARE(rules->at(0).when, Rule::When::kBelow);
+    QCOMPARE(rules->at(0).threshold, 0.0);
+    QCOMPARE(rules->at(0).for_ms, 90'000);
+    QCOMPARE(rules->at(0).severity, session::Alert::Severity::kCritical);
+    QCOMPARE(rules->at(1).when, Rule::When::kTrue);
+    QCOMPARE(rules->at(1).severity, session::Alert::Severity::kWarning);
+    // A newer NodeManager may know conditions that this program does not. The alert says so.
+    dead.set_watches("node-haunted");
+    AlertEngine engine(*RulesOf(config));
+    engine.Evaluate(Well(0), kLiveLink);
+    QVERIFY(Said(engine).contains("error cluster"));
+    hot.set_for_("soon");
+    QCOMPARE(Reason(RulesOf(config).status()), QString("BAD_RULE"));
+  }
+
+  void NewRules_KeepTheAlertsOfTheirNames() {
+    AlertEngine engine({Watch("node-dead"), Watch("no-leader")});
+    engine.Evaluate(Dead(0), kLiveLink);
+    const std::string id = "node-dead/node/instance-1";
+    QVERIFY(engine.Acknowledge(id, "ada").ok());
+    Rule milder = Watch("node-dead");
+    milder.severity = session::Alert::Severity::kInfo;
+    engine.SetRules({milder});
+    engine.Evaluate(Dead(1), kLiveLink);
+    QCOMPARE(Said(engine), QStringList{"firing node/instance-1"});
+    QCOMPARE(QString::fromStdString(engine.alerts()[0].acknowledged_by), QString("ada"));
+    QCOMPARE(engine.alerts()[0].severity, session::Alert::Severity::kInfo);
+    engine.SetRules({Watch("quarantined")});
+    QCOMPARE(Said(engine), kNone);  // Also before the next evaluation.
+    engine.SetRules({Watch("node-dead")});
+    engine.Evaluate(Dead(2), kLiveLink);
+    QVERIFY(engine.alerts()[0].acknowledged_by.empty());
+  }
+
+  void ClusterRules_LookOnceInAWhile() {
+    base::ManualClock clock;
+    struct Looks {
+      std::vector<std::uint64_t> known;
+      std::function<void(ClusterRules::Answer)> done;
+      bool busy = false;
+    } looks;
+    ClusterRules rules(
+        [&looks](std::uint64_t known, std::function<void(ClusterRules::Answer)> done) {
+          if (looks.busy) return false;
+          looks.known.push_back(known);
+          looks.done = std::move(done);
+          return true;
+        },
+        clock);
+    QVERIFY(!rules.News());  // The first look begins.
+    QVERIFY(!rules.News());
+    clock.Advance(ClusterRules::kInterval);
+    QVERIFY(!rules.News());
+    QCOMPARE(looks.known.size(), std::size_t{1});  // One look at a time.
+    v1::ConfigRevision revision;
+    revision.set_revision(7);
+    v1::AlertRule& rule = *revision.mutable_config()->add_alerts();
+    rule.set_name("dead");
+    rule.set_watches("node-dead");
+    rule.set_text("x");
+    looks.done(revision);
+    const auto news = rules.News();
+    QVERIFY(news.has_value());
+    QCOMPARE(news->size(), std::size_t{1});
+    QVERIFY((looks.known == std::vector<std::uint64_t>{0, 7}));
+    looks.done(std::nullopt);
+    QVERIFY(!rules.News());  // Nothing is new, and the next look has time.
+    clock.Advance(ClusterRules::kInterval);
+    QVERIFY(!rules.News());
+    QCOMPARE(looks.known.size(), std::size_t{3});
+    looks.done(absl::UnavailableError("no leader"));
+    QVERIFY(!rules.News());  // The rules stay.
+    looks.busy = true;
+    clock.Advance(ClusterRules::kInterval);
+    QVERIFY(!rules.News());
+    looks.busy = false;
+    clock.Advance(ClusterRules::kInterval);
+    QVERIFY(!rules.News());
+    QVERIFY((looks.known == std::vector<std::uint64_t>{0, 7, 7, 7}));
+    revision.set_revision(8);
+    revision.mutable_config()->clear_alerts();
+    looks.done(revision);
+    QVERIFY(rules.News()->empty());  // The configuration has none any more.
+    clock.Advance(ClusterRules::kInterval);
+    QVERIFY(!rules.News());
+    revision.set_revision(9);
+    revision.mutable_config()->add_alerts()->set_name("Not a name");
+    looks.done(revision);
+    QVERIFY(rules.News()->empty());  // This program cannot read them.
+  }
+
+  // The cluster's rules hold while it has some, and the loop's own before and after.
+  void Loop_FollowsTheRulesOfTheCluster() {
+    DeadCluster cluster;
+    std::atomic<int> asked{0};
+    std::atomic<bool> configured{false};
+    base::Mutex mutex;
+    std::optional<std::vector<Rule>> news;
+    RecordLoop::Source source = cluster.source;
+    source.latest = [&] {
+      session::Snapshot snapshot = Dead(static_cast<int>(++cluster.looks));
+      auto changed = std::make_shared<v1::Cluster>(*snapshot.cluster.value);
+      changed->set_config_revision(configured ? 1 : 0);
+      snapshot.cluster.value = changed;
+      return std::make_shared<const session::Snapshot>(snapshot);
+    };
+    source.new_rules = [&] {
+      const base::MutexLock lock(mutex);
+      ++asked;
+      return std::exchange(news, std::nullopt);
+    };
+    const auto shown = [&](int least_looks) {
+      return testing::Eventually(std::chrono::seconds(20), [&] {
+        cluster.clock.Advance(std::chrono::seconds(1));
+        return cluster.looks >= least_looks;
+      });
+    };
+    const auto rules = [&] {
+      const base::MutexLock lock(cluster.mutex);
+      QStringList names;
+      if (!cluster.shown.value) return names;
+      for (const session::Alert& alert : *cluster.shown.value)
+        names << QString::fromStdString(alert.rule);
+      return names;
+    };
+    RecordLoop loop(source, {Watch("node-dead")}, cluster.clock);
+    QVERIFY(shown(2));
+    QCOMPARE(asked.load(), 0);  // An older program is not asked.
+    configured = true;
+    Rule own = Watch("node-dead");
+    own.name = "ours";
+    {
+      const base::MutexLock lock(mutex);
+      news = std::vector<Rule>{own};
+    }
+    QVERIFY(testing::Eventually(std::chrono::seconds(20), [&] {
+      cluster.clock.Advance(std::chrono::seconds(1));
+      return rules() == QStringList{"ours"};
+    }));
+    {
+      const base::MutexLock lock(mutex);
+      news = std::vector<Rule>{};
+    }
+    QVERIFY(testing::Eventually(std::chrono::seconds(20), [&] {
+      cluster.clock.Advance(std::chrono::seconds(1));
+      return rules() == QStringList{"node-dead"};
+    }));
   }
 
   // The thread looks once in every second of its clock.

@@ -134,6 +134,12 @@ inline v1::Elasticity ElasticityAt(int tick) {
   share.set_app_id("wan");
   share.set_utilization(0.25);
   elasticity.add_pools()->set_pool("encode/wan/tiny");  // A pool that is not measured yet.
+  v1::StageCost& cost = *elasticity.add_costs();
+  cost.set_app_id("wan");
+  cost.set_stage("diffusion");
+  cost.set_samples(17);
+  cost.add_seconds_per_term(0.5 + 0.001 * tick);
+  cost.set_relative_error(0.03);
   return elasticity;
 }
 

@@ -16,7 +16,7 @@ namespace onepiece {
 inline const QMap<QString, QStringList>& AllowedIncludes() {
   static const QMap<QString, QStringList> allowed = {
       {"cluster/base", {}},
-      {"cluster/config", {"cluster/base"}},
+      {"cluster/config", {"cluster/base", "proto"}},
       {"cluster/sqlite", {"cluster/base"}},
       {"cluster/fabric", {"cluster/base"}},
       {"cluster/ring", {"cluster/fabric", "cluster/base"}},
@@ -47,7 +47,8 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
       {"cluster/client", {"cluster/base", "cluster/job", "cluster/rpc", "proto"}},
       {"cluster/session", {"cluster/base", "cluster/rpc", "cluster/client", "proto"}},
       {"cluster/history",
-       {"cluster/session", "cluster/base", "cluster/client", "cluster/sqlite", "proto"}},
+       {"cluster/session", "cluster/base", "cluster/client", "cluster/config", "cluster/sqlite",
+        "proto"}},
       {"cluster/local",
        {"cluster/base", "cluster/config", "cluster/fabric", "cluster/workflow", "cluster/client",
         "cluster/service", "proto"}},
