@@ -150,6 +150,50 @@ std::string AppsText(const v1::Elasticity& elasticity) {
   return Table(rows);
 }
 
+// "0.0123 s a unit", or what each of the terms of StageSpec.cost_terms costs, in their order.
+std::string CostText(const v1::StageCost& cost) {
+  if (cost.samples() == 0) return "not measured yet";
+  if (cost.seconds_per_term().empty())
+    return absl::StrFormat("%.3g s a unit", cost.seconds_per_unit());
+  std::vector<std::string> terms;
+  for (const double seconds : cost.seconds_per_term())
+    terms.push_back(absl::StrFormat("%.3g", seconds));
+  return absl::StrCat(absl::StrJoin(terms, " + "), " s by term");
+}
+
+std::string CostsText(const v1::Elasticity& elasticity) {
+  if (elasticity.costs().empty()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"APPLICATION", "STAGE", "COST OF A JOB", "UNITS", "JOBS MEASURED", "ERROR"}};
+  for (const v1::StageCost& cost : elasticity.costs()) {
+    const bool measured = cost.samples() > 0, fitted = !cost.seconds_per_term().empty();
+    rows.push_back(
+        {cost.app_id(), cost.stage(), CostText(cost),
+         measured ? absl::StrFormat("%.4g", cost.units_per_job()) : "",
+         absl::StrCat(cost.samples()),
+         measured && fitted ? absl::StrFormat("%.1f %%", 100 * cost.relative_error()) : ""});
+  }
+  return Table(rows);
+}
+
+// Numbers that nobody has measured are null, and never 0.
+Json CostDocument(const v1::StageCost& cost) {
+  const auto known = [](bool is_known, double value) {
+    return is_known ? Json(value) : Json(nullptr);
+  };
+  const bool measured = cost.samples() > 0, fitted = !cost.seconds_per_term().empty();
+  return {{"app", cost.app_id()},
+          {"stage", cost.stage()},
+          {"pool", cost.pool()},
+          {"samples", cost.samples()},
+          {"seconds_per_unit", known(measured, cost.seconds_per_unit())},
+          {"units_per_job", known(measured, cost.units_per_job())},
+          {"seconds_per_term",
+           std::vector<double>(cost.seconds_per_term().begin(), cost.seconds_per_term().end())},
+          {"relative_error", known(measured && fitted, cost.relative_error())},
+          {"transfer_s", known(measured, cost.transfer_s())}};
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Placement> ParsePlace(std::string_view text) {
@@ -333,6 +377,8 @@ Json ElasticityDocument(const v1::Elasticity& elasticity) {
                     {"sustainable_per_s",
                      app.has_sustainable_per_s() ? Json(app.sustainable_per_s()) : Json(nullptr)}});
   }
+  Json costs = Json::array();
+  for (const v1::StageCost& cost : elasticity.costs()) costs.push_back(CostDocument(cost));
   for (const v1::Plan& plan : elasticity.plans()) plans.push_back(PlanDocument(plan));
   return {{"plan_revision", elasticity.plan_revision()},
           {"policy", elasticity.policy()},
@@ -341,6 +387,7 @@ Json ElasticityDocument(const v1::Elasticity& elasticity) {
           {"hold", HoldDocument(elasticity.hold())},
           {"pools", pools},
           {"apps", apps},
+          {"costs", costs},
           {"plans", plans}};
 }
 
@@ -355,7 +402,7 @@ std::string ElasticityText(const v1::Elasticity& elasticity, std::int64_t now_un
                                            : "not measured yet",
                     Shares(pool)});
   }
-  std::string text = Table(rows) + AppsText(elasticity);
+  std::string text = Table(rows) + AppsText(elasticity) + CostsText(elasticity);
   absl::StrAppend(&text, "Policy: ", elasticity.policy(), ", mean over ",
                   HumanSeconds(elasticity.window_s()), ", plan revision ",
                   elasticity.plan_revision(), "\n");

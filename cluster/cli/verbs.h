@@ -32,6 +32,8 @@ void DefineStatus(CLI::App& verb, Context& context);
 void DefineCluster(CLI::App& verb, Context& context);
 void DefineClusterBackup(CLI::App& verb, Context& context);
 void DefineNode(CLI::App& verb, Context& context);
+void DefineConfig(CLI::App& verb, Context& context);
+void DefineApply(CLI::App& verb, Context& context);
 void DefineRebalance(CLI::App& verb, Context& context);
 void DefineDrain(CLI::App& verb, Context& context);
 void DefinePin(CLI::App& verb, Context& context);

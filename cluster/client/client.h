@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "onepiece/v1/cluster_config.pb.h"
 #include "onepiece/v1/consensus.pb.h"
 #include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/generation.pb.h"
@@ -161,6 +162,19 @@ class Client {
   /// requested.
   absl::StatusOr<v1::Plan> AwaitPlan(std::string_view plan_id, const PlanObserver& observer,
                                      base::MonotonicTime deadline, std::stop_token stop = {});
+
+  /// Returns a revision of the cluster's configuration. 0 is the present one.
+  ///
+  /// Errors: NOT_FOUND (REVISION_UNKNOWN).
+  absl::StatusOr<v1::ConfigRevision> GetConfig(std::uint64_t revision = 0);
+  /// One page, newest first, without the configurations.
+  absl::StatusOr<v1::ListConfigRevisionsResponse> ListConfigRevisions(
+      const v1::ListConfigRevisionsRequest& request);
+  /// Replaces sections of the configuration, or (validate_only) says what that would change.
+  ///
+  /// Errors: INVALID_ARGUMENT (BAD_CONFIG), FAILED_PRECONDITION (BELOW_USE, FEATURE_LEVEL), ABORTED
+  /// (STALE_REVISION).
+  absl::StatusOr<v1::ApplyConfigResponse> ApplyConfig(v1::ApplyConfigRequest request);
 
   /// Asks every replica of the NodeManager that is configured, known, or has a seat. The answers
   /// are sorted by name.

@@ -411,6 +411,41 @@ class RebalanceTest : public QObject {
     QVERIFY(apps[1]["sustainable_per_s"].is_null());
   }
 
+  void Status_ShowsCostsAndHowWellTheyFit() {
+    v1::StageCost& product = *fake_->elasticity.add_costs();
+    product.set_app_id("t2v");
+    product.set_stage("decode");
+    product.set_pool("decode/wan/tiny");
+    product.set_samples(42);
+    product.set_seconds_per_unit(0.0125);
+    product.set_units_per_job(8);
+    v1::StageCost& fitted = *fake_->elasticity.add_costs();
+    fitted.set_app_id("t2v");
+    fitted.set_stage("diffusion");
+    fitted.set_samples(17);
+    fitted.set_seconds_per_unit(0.5);
+    fitted.add_seconds_per_term(2.5e-7);
+    fitted.add_seconds_per_term(3.25e-12);
+    fitted.set_relative_error(0.034);
+    v1::StageCost& unknown = *fake_->elasticity.add_costs();
+    unknown.set_app_id("t2v");
+    unknown.set_stage("text_encode");
+    const Outcome outcome = Run({"rebalance", "status"});
+    const QString text = QString::fromStdString(outcome.out).simplified();
+    for (const char* row : {"t2v decode 0.0125 s a unit 8 42",
+                            "t2v diffusion 2.5e-07 + 3.25e-12 s by term 0 17 3.4 %",
+                            "t2v text_encode not measured yet 0"})
+      QVERIFY2(text.contains(row), outcome.out.c_str());
+    const json costs = Run({"rebalance", "status", "--json"}).Document()["costs"];
+    QCOMPARE(costs[0]["seconds_per_unit"], json(0.0125));
+    QCOMPARE(costs[0]["pool"], json("decode/wan/tiny"));
+    QVERIFY(costs[0]["relative_error"].is_null());
+    QCOMPARE(costs[1]["seconds_per_term"], json::parse("[2.5e-7, 3.25e-12]"));
+    QCOMPARE(costs[1]["relative_error"], json(0.034));
+    QCOMPARE(costs[1]["samples"], json(17));
+    QVERIFY(costs[2]["seconds_per_unit"].is_null());
+  }
+
   void HoldAndLimits_GoThrough() {
     const json hold = Run({"rebalance", "hold", "--for", "60", "--json"}).Document();
     QCOMPARE(hold["until_unix_ms"], json(60000));
