@@ -27,8 +27,10 @@ inline constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 62;
 inline constexpr Slot kSlotLimit{kMaxCount};
 /// An Accept that holds this much takes no more entries. The first entry always fits.
 inline constexpr std::size_t kAcceptBytes = 1 << 20, kAcceptEntries = 1024;
-/// How many Accepts may be on their way to one peer. More wait for answers.
-inline constexpr std::size_t kMaxInFlight = 64;
+/// How many Accepts may be on their way to one peer. What is proposed meanwhile waits for an
+/// answer, and then goes out as one. A peer that syncs one Accept needs only the next one at hand,
+/// and larger batches cost everybody less.
+inline constexpr std::size_t kMaxInFlight = 4;
 
 /// What a leader knows of another replica.
 struct Peer {

@@ -50,8 +50,10 @@ std::size_t Applier::BytesOf(const Task& task) {
 
 void Applier::Push(std::vector<Task> tasks) {
   if (tasks.empty()) return;
+  bool first = false;
   {
     const base::MutexLock lock(mutex_);
+    first = tasks_.empty();
     open_tasks_ += tasks.size();
     for (Task& task : tasks) {
       open_bytes_ += BytesOf(task);
@@ -59,7 +61,7 @@ void Applier::Push(std::vector<Task> tasks) {
     }
     if (open_tasks_ >= kMaxTasks || open_bytes_ >= kMaxBytes) has_room_ = false;
   }
-  pushed_.NotifyOne();
+  if (first) pushed_.NotifyOne();
 }
 
 bool Applier::WakeAt(paxos::Slot slot) {

@@ -80,6 +80,9 @@ class LogQueue {
   LogInputs WaitAndTake(const std::stop_token& stop, base::Duration limit);
 
  private:
+  [[nodiscard]] bool IsEmpty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  [[nodiscard]] absl::Status CheckRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   base::Mutex mutex_;
   base::CondVar pushed_;
   LogInputs inputs_ ABSL_GUARDED_BY(mutex_);

@@ -60,14 +60,19 @@ Peer::~Peer() {
 
 void Peer::Send(std::shared_ptr<const EncodedMessage> message) {
   const std::size_t bytes = message->size();
-  const base::MutexLock lock(mutex_);
-  if (queue_.size() >= kMaxMessages || queued_bytes_ + bytes > kMaxBytes) {
-    queue_.clear();
-    queued_bytes_ = 0;
+  bool first = false;
+  {
+    const base::MutexLock lock(mutex_);
+    if (queue_.size() >= kMaxMessages || queued_bytes_ + bytes > kMaxBytes) {
+      queue_.clear();
+      queued_bytes_ = 0;
+    }
+    first = queue_.empty();
+    queue_.push_back(std::move(message));
+    queued_bytes_ += bytes;
   }
-  queue_.push_back(std::move(message));
-  queued_bytes_ += bytes;
-  changed_.NotifyOne();
+  // The thread takes all that is there.
+  if (first) changed_.NotifyOne();
 }
 
 std::vector<std::shared_ptr<const EncodedMessage>> Peer::Take(const std::stop_token& stop) {

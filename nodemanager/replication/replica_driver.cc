@@ -216,7 +216,7 @@ ReplicaView ReplicaDriver::View() const {
           .address = address_,
           .health = health_,
           .health_detail = health_detail_,
-          .term = term_,
+          .term = term_.load(),
           .tail = tail_};
 }
 
@@ -288,7 +288,7 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
   closing_ = true;
   {
     const base::MutexLock lock(replica_mutex_);
-    term_ = {};
+    term_ = LeaderTerm{};
   }
   PublishRole();
 }
@@ -332,7 +332,7 @@ void ReplicaDriver::StepReplica(LogInputs& inputs) {
   // The term ends here, before the Applier gets the entries of this step. So no reader under this
   // term sees what another leader has done.
   if (out_.lost_leadership || !replica_->IsReady()) {
-    term_ = {};
+    term_ = LeaderTerm{};
     ready_at_ = {};
   }
   for (; tailed_ < out_.writes.accepted.size(); ++tailed_) KeepTail(out_.writes.accepted[tailed_]);
@@ -608,7 +608,7 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
       spdlog::error("op=disk_failed error=\"{}\"", base::Message(why));
     health_ = v1::ReplicaStatus::DISK_FAILED;
     health_detail_ = base::Message(why);
-    term_ = {};
+    term_ = LeaderTerm{};
     ready_at_ = {};
     replica_.reset();
   }
@@ -688,11 +688,11 @@ void ReplicaDriver::PublishRole() {
   std::uint64_t round = 0;
   {
     const base::MutexLock lock(replica_mutex_);
-    if (term_ == LeaderTerm{} && replica_ != nullptr && replica_->IsReady() && !closing_) {
+    if (term_.load() == LeaderTerm{} && replica_ != nullptr && replica_->IsReady() && !closing_) {
       if (ready_at_ == paxos::Slot{}) ready_at_ = replica_->chosen();
       if (applier_.WakeAt(ready_at_)) term_ = ++last_term_;
     }
-    term = term_;
+    term = term_.load();
     if (replica_ != nullptr) round = replica_->promised().round;
   }
   if (term == told_term_) return;

@@ -60,10 +60,10 @@ struct ReplicaFitness {
 ///
 /// Ownership: borrows the queue and the clock, which must outlive it. Owns store, replica, applier,
 /// transport and thread.
-/// Threading: See(), ReadMachine(), applied(), version_limit(), AwaitApplied(), NotLeader() and
-/// AddressOf() are thread-safe. Open(), OnRole(), Start() and Stop() belong to the log's owner. The
-/// thread never waits for the state machine. It waits for the disk, unless it leads: then the disk
-/// works on the DiskWriter's thread.
+/// Threading: See(), ReadMachine(), applied(), term(), version_limit(), AwaitApplied(),
+/// NotLeader() and AddressOf() are thread-safe. Open(), OnRole(), Start() and Stop() belong to the
+/// log's owner. The thread never waits for the state machine. It waits for the disk, unless it
+/// leads: then the disk works on the DiskWriter's thread.
 /// Errors: a disk that fails does not end the thread. The replica answers nobody until its store
 /// can be opened again, and then goes on from what is durable.
 class ReplicaDriver {
@@ -100,6 +100,8 @@ class ReplicaDriver {
     applier_.Read(read);
   }
   [[nodiscard]] paxos::Slot applied() const { return applier_.applied(); }
+  /// The number of the present leadership, or none. Unlike See() it never waits for a step.
+  [[nodiscard]] LeaderTerm term() const { return term_.load(); }
   [[nodiscard]] std::uint32_t version_limit() const { return applier_.version_limit(); }
   [[nodiscard]] bool AwaitApplied(paxos::Slot slot, base::Duration limit) const {
     return applier_.Await(slot, limit);
@@ -185,8 +187,8 @@ class ReplicaDriver {
   std::string address_ ABSL_GUARDED_BY(replica_mutex_);
   v1::ReplicaStatus::Health health_ ABSL_GUARDED_BY(replica_mutex_) = v1::ReplicaStatus::OK;
   std::string health_detail_ ABSL_GUARDED_BY(replica_mutex_);
-  // Of the present leadership. None: does not lead.
-  LeaderTerm term_ ABSL_GUARDED_BY(replica_mutex_);
+  // Of the present leadership. None: does not lead. Changed under replica_mutex_.
+  std::atomic<LeaderTerm> term_{};
   // Newest slots, for people.
   std::map<paxos::Slot, paxos::AcceptedEntry> tail_ ABSL_GUARDED_BY(replica_mutex_);
 

@@ -8,9 +8,11 @@ FollowUps::FollowUps(Follow follow)
     : follow_(std::move(follow)), thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 void FollowUps::Add(bool changed, Answer answer) {
+  bool first = false;
   {
     const base::MutexLock lock(mutex_);
     if (!stopped_) {
+      first = batch_.answers.empty();
       batch_.answers.push_back(std::move(answer));
       batch_.changed = batch_.changed || changed;
       answer = nullptr;
@@ -18,7 +20,7 @@ void FollowUps::Add(bool changed, Answer answer) {
   }
   // The log may answer what it still had after everybody else has ended.
   if (answer) return answer();
-  added_.NotifyOne();
+  if (first) added_.NotifyOne();
 }
 
 void FollowUps::Stop() {
