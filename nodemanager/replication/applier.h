@@ -31,9 +31,9 @@ namespace onepiece::nodemanager {
 /// which are the driver's.
 ///
 /// Ownership: owns the state machine, its queue and its thread. Payloads are shared with the log.
-/// Threading: Read(), applied(), version_limit(), Await() and HasRoom() are thread-safe. Open(), Start() and Stop()
-/// belong to the log's owner, the rest to the driver's thread. `wake` and the answers of requests
-/// are called on the Applier's thread, while it holds no lock.
+/// Threading: Read(), applied(), version_limit(), Await() and HasRoom() are thread-safe. Open(),
+/// Start() and Stop() belong to the log's owner, the rest to the driver's thread. `wake` and the
+/// answers of requests are called on the Applier's thread, while it holds no lock.
 /// Blocking: Read() waits while commands are applied, Await() as it says. The rest never blocks.
 /// Bounds: the driver stops feeding when HasRoom() is false. What is chosen already still comes,
 /// and the log holds it anyway.
