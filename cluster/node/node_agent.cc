@@ -32,7 +32,7 @@ namespace {
 using NodeManagerStub = v1::NodeManagerService::Stub;
 
 constexpr base::Duration kGoodbyeTimeout = std::chrono::seconds(1);
-// The first limit for one of several replicas. It doubles with every round. It is short enough for
+// The first limit for one of several replicas (Impl::attempt_limit_). It is short enough for
 // a round over five silent replicas to end before the NodeManager declares this node dead (3 s).
 constexpr base::Duration kFirstAttempt = std::chrono::milliseconds(400);
 // The pauses between attempts that the leader itself refuses.
@@ -174,6 +174,11 @@ class NodeAgent::Impl {
   // The calls under way, and whether each was cancelled so that its stream begins anew.
   std::map<Call*, bool> calls_ ABSL_GUARDED_BY(mutex_);
 
+  // The limit of the next call to one of several replicas. It doubles with every round until a call
+  // succeeds. A refusal does not reset it: a leader with so much to do that it refuses some nodes
+  // needs longer for the others too. The reporting thread's alone.
+  base::Duration attempt_limit_ = kFirstAttempt;
+
   std::vector<std::jthread> threads_;
   const ScrapeHook scrape_;  // Reads the members above.
 };
@@ -276,9 +281,9 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(
     grpc::Status (NodeManagerStub::*method)(grpc::ClientContext*, const Request&, Response*),
     const Request& request, RoundTrip* trip) {
   rpc::LeaderSearch search(replicas_);
-  base::Duration limit = options_.call_timeout;
-  if (replicas_.addresses().size() > 1) limit = std::min(limit, kFirstAttempt);
+  if (replicas_.addresses().size() <= 1) attempt_limit_ = options_.call_timeout;
   for (;;) {
+    const base::Duration limit = std::min(attempt_limit_, options_.call_timeout);
     const std::uint64_t found = replicas_.found();
     const rpc::Replica replica = search.Next();
     NodeManagerStub stub(replica.channel);
@@ -298,12 +303,13 @@ absl::StatusOr<Response> NodeAgent::Impl::Ask(
     if (!rpc::IsAboutTheReplica(status)) {
       search.Answered();
       LeaveOthers(replica.address);
-      if (status.ok()) return response;
-      return status;
+      if (!status.ok()) return status;
+      attempt_limit_ = kFirstAttempt;
+      return response;
     }
     const base::Duration pause = search.Failed(status);
     if (pause == base::Duration::zero()) continue;
-    limit = std::min(limit * 2, options_.call_timeout);
+    attempt_limit_ = std::min(limit * 2, options_.call_timeout);
     NoteError(what, status);
     if (!Pause(stop, pause, found)) return absl::CancelledError("stopped");
   }

@@ -53,6 +53,7 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
       states_([this](const auto& batch) { CommitStates(batch); }) {}
 
 void Controller::Start() {
+  works_ = true;
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
 
@@ -75,9 +76,19 @@ void Controller::Work(const std::stop_token& stop) {
     // once.
     const std::uint64_t roles = roles_.load();
     const base::Duration pause = DoDuties();
-    base::MutexLock lock(wait_mutex_);
-    clock_.WaitUntil(changed_, lock, stop, clock_.Now() + pause,
-                     [&] { return roles_.load() != roles; });
+    const base::MonotonicTime due = clock_.Now() + pause;
+    const auto is_over = [&] { return roles_.load() != roles || clock_.Now() >= due; };
+    while (!stop.stop_requested() && !is_over()) {
+      {
+        base::MutexLock lock(wait_mutex_);
+        clock_.WaitUntil(changed_, lock, stop, due, [&] {
+          return roles_.load() != roles || (newcomers_wait_ && newcomers_ == 0);
+        });
+      }
+      if (!newcomers_wait_.exchange(false) || !Term().ok()) continue;
+      Reassign();
+      Notify();
+    }
   }
 }
 
@@ -240,16 +251,19 @@ void Controller::ProposeAsync(v1::Command command, Log::Answer answer) {
   });
 }
 
-// Nodes that come together are assigned together, by the last of them. A plan for each would cost a
-// commit, and would be stale by then, because the next node has come. If they come without end, the
-// thread of the duties assigns them (CheckLiveness), and those who come later wait for it here.
+// Nodes that come together are assigned together. A plan for each would cost a commit, and would be
+// stale by then, because the next node has come. No newcomer waits for it: its agent gives a call
+// 400 ms at first. The thread of the duties makes the plan after the last of them, or at its next
+// turn if they come without end. Those who come while it is made wait here, so that it is not
+// stale. Without that thread the last newcomer makes it.
 absl::StatusOr<v1::CommandResult> Controller::ProposeNewcomer(v1::Command command) {
   { const base::MutexLock nobody_assigns(assign_mutex_); }
   ++newcomers_;
   absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
+  // The flag is set before the count falls, so whoever sees no newcomers sees the flag.
   if (result.ok()) newcomers_wait_ = true;
-  // The flag is set before the count falls, so the last one sees it.
-  if (--newcomers_ == 0 && newcomers_wait_.exchange(false)) Reassign();
+  const bool last = --newcomers_ == 0;
+  if (last && !works_ && newcomers_wait_.exchange(false)) Reassign();
   Notify();
   return result;
 }
@@ -399,6 +413,7 @@ void Controller::CheckLiveness() {
   // The nodes may report to another leader by now. Only a leader that still leads may call them
   // silent.
   if (!dead.empty() && !log_.Confirm(*term).ok()) return;
+  const std::uint64_t before = applied_.load();
   for (const NodeReports::DeadNode& node : dead) {
     v1::Command command;
     v1::EndNode& end = *command.mutable_end_node();
@@ -406,12 +421,11 @@ void Controller::CheckLiveness() {
     end.set_incarnation(node.incarnation);
     end.set_detail(absl::StrFormat("no report for %.1f s", base::ToSeconds(node.silent)));
     const std::string detail = end.detail();
-    const absl::Status status = Propose(std::move(command)).status();
+    const absl::Status status = ProposeAlone(std::move(command)).status();
     spdlog::warn("op=dead node={} incarnation={} detail=\"{}\" proposed={}", node.node_id,
                  node.incarnation, detail, status.ok() ? "ok" : base::Message(status));
   }
-  // This also finishes assignments that an earlier Reassign() gave up.
-  const std::uint64_t before = applied_.load();
+  // One plan follows all deaths. It also finishes assignments that an earlier Reassign() gave up.
   Reassign();
   if (applied_.load() != before) Notify();
 }

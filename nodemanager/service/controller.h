@@ -91,8 +91,7 @@ class Controller {
   [[nodiscard]] bool MayTellRouting() const { return clock_.Now() >= routing_from_.load(); }
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
-  /// wakes watchers. When several registrations are proposed at the same time, only the last one
-  /// does the former.
+  /// wakes watchers. After a registration the thread does the former soon.
   /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
   /// At most this many calls of ProposeAsync() wait. More are answered RESOURCE_EXHAUSTED
@@ -132,6 +131,12 @@ class Controller {
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
   /// Adds to a node of `state` what its last report said, and its activity.
   void AddTelemetry(const StateMachine& state, v1::Node& node) const;
+  /// Takes a registration as a sign of life, whatever becomes of it. A node that has not heard the
+  /// answer asks again and does not report yet. Without this a leader that answers late would call
+  /// its newcomers dead, and have ever more to do.
+  void NoteRegistering(const v1::Node& node) {
+    reports_.NoteLife(node.node_id(), node.incarnation());
+  }
   /// Returns how long ago this incarnation reported to this leader, or nullopt before that.
   [[nodiscard]] std::optional<base::Duration> SilenceOf(const v1::Node& node) const {
     return reports_.SilenceOf(node);
@@ -206,6 +211,7 @@ class Controller {
   std::uint64_t assign_done_ ABSL_GUARDED_BY(assign_mutex_) = 0;
   Assigner assigner_ ABSL_GUARDED_BY(assign_mutex_);
   std::atomic<std::uint64_t> assign_wanted_{0};  // Counts the changes that a plan must follow.
+  std::atomic<bool> works_{false};               // Start() was called.
   std::atomic<int> newcomers_{0};                // Registrations that are being proposed.
   std::atomic<bool> newcomers_wait_{false};      // Some are committed, and no plan was made since.
 

@@ -120,6 +120,7 @@ absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* contex
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
+  controller_.NoteRegistering(request->node());
   const auto place = registrations_.Take(HostOf(context));
   if (!place.ok()) return rpc::ToGrpc(AskAgainSoon(place.status()));
   v1::Command command;

@@ -51,6 +51,13 @@ void NodeReports::Take(const v1::ReportNodeRequest& request, const std::string& 
                request.incarnation(), report.complaint);
 }
 
+void NodeReports::NoteLife(const std::string& node_id, std::uint64_t incarnation) {
+  const base::MutexLock lock(mutex_);
+  const auto known = reports_.find(node_id);
+  if (known != reports_.end() && known->second.incarnation == incarnation)
+    known->second.at = clock_.Now();
+}
+
 std::vector<NodeReports::DeadNode> NodeReports::FindDead(
     const std::map<std::string, std::uint64_t>& live) {
   std::vector<DeadNode> dead;

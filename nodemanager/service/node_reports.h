@@ -46,6 +46,9 @@ class NodeReports {
   /// for a node without a pool. Impossible numbers are left out (LoadWindow::Add). The first such
   /// report of an incarnation is logged. AddTo() shows what was wrong with the last report.
   void Take(const v1::ReportNodeRequest& request, const std::string& pool);
+  /// The incarnation lives now, although it has reported nothing. Ignores one that FindDead() has
+  /// not seen.
+  void NoteLife(const std::string& node_id, std::uint64_t incarnation);
   /// Returns the nodes of `live` (incarnation by node id) that have been silent for `dead_after`.
   /// It forgets every node that is not in `live`. A node that has not reported yet counts from the
   /// first call that names it.

@@ -80,6 +80,28 @@ class RegistrationsTest : public QObject {
     server.Shutdown();
   }
 
+  // It goes on asking because the answer was lost, so it cannot report yet.
+  void NodeThatAsksAgain_IsAlive() {
+    const QTemporaryDir dir;
+    ServedNodeManager server(dir.path().toStdString());
+    const v1::Node node = MakeNode("late", v1::PROXY);
+    QVERIFY(server.Register(node).ok());
+    const auto state_of = [&] {
+      v1::Node::State state{};
+      server.controller().Read(
+          [&](const StateMachine& machine) { state = machine.nodes().at("late").node().state(); });
+      return state;
+    };
+    for (int i = 0; i < 4; ++i) {
+      server.Pass(kDeadAfter / 2);
+      QVERIFY(server.Register(node).ok());
+      QCOMPARE(state_of(), v1::Node::STARTING);
+    }
+    server.Pass(kDeadAfter + kDeadAfter / 10);
+    QCOMPARE(state_of(), v1::Node::DEAD);
+    server.Shutdown();
+  }
+
   void Newcomers_ThatComeTogether_AreAllAssigned() {
     const QTemporaryDir dir;
     ServedNodeManager server(dir.path().toStdString(), {MakeWorkflow("app", {"one", "two"})});
