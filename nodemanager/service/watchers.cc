@@ -48,8 +48,9 @@ bool RoutingWatchers::Look(const StateMachine& state) {
     }
     if (set.history.epoch() != state.EpochOf(name)) set.fresh = state.Routing(name);
     news = news || set.fresh ||
-           std::any_of(set.watchers.begin(), set.watchers.end(),
-                       [&](const Watcher& each) { return IsBehind(each, set.history); });
+           std::any_of(
+               set.watchers.begin(), set.watchers.end(),
+               [&history = set.history](const Watcher& each) { return IsBehind(each, history); });
     ++it;
   }
   return news;
@@ -77,9 +78,9 @@ std::size_t RoutingWatchers::Send() {
 std::size_t RoutingWatchers::slow() const {
   std::size_t count = 0;
   for (const auto& [name, set] : sets_) {
-    count += static_cast<std::size_t>(
-        std::count_if(set.watchers.begin(), set.watchers.end(),
-                      [&](const Watcher& each) { return IsBehind(each, set.history); }));
+    count += static_cast<std::size_t>(std::count_if(
+        set.watchers.begin(), set.watchers.end(),
+        [&history = set.history](const Watcher& each) { return IsBehind(each, history); }));
   }
   return count;
 }

@@ -69,6 +69,29 @@ class WatchesTest : public QObject {
     QCOMPARE(again.alive_size(), 0);
   }
 
+  // What it has is older than the changes that are kept.
+  void Routing_ToWhomIsTooFarBehind_IsASnapshotAndCounted() {
+    for (const char* id : {"a", "b", "c"}) QVERIFY(server_->Register(NodeOf(id, "default")).ok());
+    QCOMPARE(server_->service().watch_counters().snapshots, std::uint64_t{0});
+    RoutingReader reader(*server_, &Stub::WatchRouting, WatchRoutingOf("", true, 1));
+    QCOMPARE(reader.Next().base_epoch(), std::uint64_t{0});
+    QVERIFY(testing::Eventually(
+        kLimit, [&] { return server_->service().watch_counters().snapshots == 1; }));
+  }
+
+  void SlowWatcher_IsCountedUntilItHasReadAll() {
+    RoutingReader reader(*server_, &Stub::WatchRouting, WatchRoutingOf("", false));
+    const auto slow = [&] { return server_->service().watch_counters().slow; };
+    // It does not read, so the stream is full at last.
+    int nodes = 0;
+    QVERIFY(testing::Eventually(kLimit, [&] {
+      const std::string id = absl::StrCat(std::string(50, 'n'), ++nodes);
+      return server_->Register(NodeOf(id, "default")).ok() && slow() == 1;
+    }));
+    (void)reader.Next([&](const v1::RoutingTable& table) { return table.alive_size() == nodes; });
+    QVERIFY(testing::Eventually(kLimit, [&] { return slow() == 0; }));
+  }
+
   void Routing_OfOneSet_IsNotSentForAnother() {
     QVERIFY(server_->Register(NodeOf("a", "near")).ok());
     QVERIFY(server_->Register(NodeOf("b", "far")).ok());
