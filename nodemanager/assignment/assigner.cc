@@ -302,7 +302,8 @@ std::map<std::string, Assigner::Stamp> Assigner::ReadAll(const StateMachine& sta
   }
   for (const auto& [key, limits] : state.pool_limits()) {
     if (const auto set = stamps.find(key.first); set != stamps.end())
-      set->second.limits.emplace_back(key.second, limits.min_instances(), limits.max_instances());
+      set->second.limits.emplace_back(key.second, limits.min_instances(), limits.max_instances(),
+                                      limits.device(), limits.device_memory_bytes());
   }
   std::uint64_t newest_workflow = 0;
   for (const auto& [app_id, record] : state.workflows())

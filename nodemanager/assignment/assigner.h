@@ -70,7 +70,8 @@ class Assigner {
     // The same for workflows.
     std::size_t workflows = 0;
     std::uint64_t newest_workflow = 0;
-    std::vector<std::tuple<std::string, int, int>> limits;  // Pool, minimum, maximum.
+    // Pool, minimum, maximum, device and its memory.
+    std::vector<std::tuple<std::string, int, int, std::string, std::int64_t>> limits;
     std::vector<std::pair<std::string, bool>> moves;  // Nodes of plans, and whether they drain.
     bool operator==(const Stamp&) const = default;
   };

@@ -15,6 +15,9 @@ void ApplyLimits(const StateMachine& state, const std::string& workflow_set, Poo
       limits != state.pool_limits().end()) {
     pool.min_instances = std::max(pool.min_instances, limits->second.min_instances());
     if (limits->second.max_instances() > 0) pool.max_instances = limits->second.max_instances();
+    if (!limits->second.device().empty()) pool.device = limits->second.device();
+    if (limits->second.device_memory_bytes() > 0)
+      pool.device_memory_bytes = limits->second.device_memory_bytes();
   }
   if (pool.max_instances > 0) pool.max_instances = std::max(pool.max_instances, pool.min_instances);
 }
@@ -28,7 +31,7 @@ std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow
     for (const v1::StageSpec& spec : record.workflow().stages()) {
       const auto [place, is_new] = places.try_emplace(workflow::PoolOf(spec), pools.size());
       if (is_new) {
-        pools.push_back({.id = workflow::PoolIdOf(spec), .spec = spec});
+        pools.push_back({.id = workflow::PoolIdOf(spec), .spec = spec, .device = spec.device()});
         // `after` belongs to the workflow. Who serves the stage does not need it.
         pools.back().spec.clear_after();
       }
@@ -52,7 +55,7 @@ const Pool* FindPool(const std::vector<Pool>& pools, const std::string& id) {
 }
 
 bool HasDevice(const v1::Node& node, const Pool& pool) {
-  const std::string& kind = pool.spec.device();
+  const std::string& kind = pool.device;
   if (kind.empty() && pool.device_memory_bytes == 0) return true;
   return std::ranges::any_of(node.devices(), [&](const v1::Device& device) {
     return (kind.empty() || device.kind() == kind) &&
@@ -61,7 +64,7 @@ bool HasDevice(const v1::Node& node, const Pool& pool) {
 }
 
 std::string NeededDevice(const Pool& pool) {
-  const std::string& kind = pool.spec.device();
+  const std::string& kind = pool.device;
   if (kind.empty() && pool.device_memory_bytes == 0) return "";
   std::string text = absl::StrCat("a ", kind, kind.empty() ? "" : " ", "device");
   if (pool.device_memory_bytes > 0) {

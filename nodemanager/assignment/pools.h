@@ -25,7 +25,10 @@ struct Pool {
   /// The maximum in the set's limits, or else the lowest one of the workflows. 0 means no maximum.
   /// It is never below min_instances: where the two contradict each other, the minimum holds.
   int max_instances = 0;
-  /// The most that a workflow asks for. 0: any.
+  /// The kind of device that its instances need: what the set's configuration says, or else
+  /// spec.device(), which is a part of the pool's id. Empty: any.
+  std::string device;
+  /// What the set's configuration says, or else the most that a workflow asks for. 0: any.
   std::int64_t device_memory_bytes = 0;
 };
 

@@ -122,6 +122,7 @@ absl::Status CheckLimits(const v1::PoolLimits& limits) {
   std::string wrong;
   if (limits.pool().empty()) wrong = "they name no pool";
   if (limits.min_instances() < 0 || limits.max_instances() < 0) wrong = "a bound is negative";
+  if (limits.device_memory_bytes() < 0) wrong = "the device's memory is negative";
   if (limits.max_instances() > 0 && limits.max_instances() < limits.min_instances())
     wrong = absl::StrCat("the least, ", limits.min_instances(), ", is more than the most, ",
                          limits.max_instances());
@@ -129,6 +130,7 @@ absl::Status CheckLimits(const v1::PoolLimits& limits) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_LIMITS", wrong,
                            {{"field", "limits"}});
   ONEPIECE_RETURN_IF_ERROR(CheckPlanText("workflow_set", limits.workflow_set()));
+  ONEPIECE_RETURN_IF_ERROR(CheckPlanText("device", limits.device()));
   return CheckPlanText("pool", limits.pool());
 }
 

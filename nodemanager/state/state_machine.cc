@@ -169,13 +169,18 @@ std::uint32_t VersionOf(const v1::Command& command) {
     case v1::Command::kAdvanceMove:
     case v1::Command::kDecidePlan:
     case v1::Command::kSetHold:
-    case v1::Command::kSetPoolLimits:
       return 2;
+    case v1::Command::kSetPoolLimits: {
+      const v1::PoolLimits& limits = command.set_pool_limits().limits();
+      return limits.device().empty() && limits.device_memory_bytes() == 0 ? 2 : 4;
+    }
     case v1::Command::kRemoveNode:
     case v1::Command::kRaiseFeatureLevel:
     case v1::Command::kBeginGeneration:
     case v1::Command::kSetNodeStates:
       return 3;
+    case v1::Command::kSetConfig:
+      return 4;
     default:
       return 1;
   }
@@ -268,7 +273,8 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return RaiseFeatureLevel(command.raise_feature_level(), time);
     case v1::Command::kBeginGeneration:
       return BeginGeneration(command.begin_generation(), time);
-    case v1::Command::kSetConfig:  // This program proposes none.
+    case v1::Command::kSetConfig:
+      return SetConfig(command.set_config(), time);
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
@@ -533,25 +539,38 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   }
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(known == workflows_.end() ? 0 : known->second.ByteSizeLong(),
                                      made.ByteSizeLong(), kMaxBytes));
-  v1::WorkflowRecord& record = workflows_[workflow.app_id()];
-  const Resizing resizing(bytes_, record);
-  *record.mutable_workflow() = std::move(made);
-  changed_sets_.all = true;
-  record.set_revision(++revision_);
-  PlanInputChanged();
-  std::erase_if(deletions_,
-                [&](const v1::WorkflowDeletion& d) { return d.app_id() == workflow.app_id(); });
+  PutWorkflow(std::move(made));
   Audit(time, "apply_workflow", workflow.app_id(), "");
+  NoteConfigOf(absl::StrCat("ApplyWorkflow ", workflow.app_id()), time);
   return absl::OkStatus();
 }
 
+// `workflow` has its name already.
+void StateMachine::PutWorkflow(v1::Workflow workflow) {
+  const std::string app_id = workflow.app_id();
+  v1::WorkflowRecord& record = workflows_[app_id];
+  const Resizing resizing(bytes_, record);
+  *record.mutable_workflow() = std::move(workflow);
+  changed_sets_.all = true;
+  record.set_revision(++revision_);
+  PlanInputChanged();
+  std::erase_if(deletions_, [&](const v1::WorkflowDeletion& d) { return d.app_id() == app_id; });
+}
+
 absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_t time) {
-  const auto known = workflows_.find(app_id);
-  if (known == workflows_.end()) {
+  if (!workflows_.contains(app_id)) {
     return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
                            absl::StrCat("there is no workflow '", app_id, "'"),
                            {{"app_id", app_id}});
   }
+  EraseWorkflow(app_id);
+  Audit(time, "delete_workflow", app_id, "");
+  NoteConfigOf(absl::StrCat("DeleteWorkflow ", app_id), time);
+  return absl::OkStatus();
+}
+
+void StateMachine::EraseWorkflow(const std::string& app_id) {
+  const auto known = workflows_.find(app_id);
   bytes_ -= known->second.ByteSizeLong();
   workflows_.erase(known);
   changed_sets_.all = true;
@@ -566,8 +585,6 @@ absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_
     if (version_ >= 3) deletions_forgotten_ = true;
   }
   PlanInputChanged();
-  Audit(time, "delete_workflow", app_id, "");
-  return absl::OkStatus();
 }
 
 // What the earlier generation did after this state is lost, but nodes, watchers and clients have
@@ -643,6 +660,8 @@ std::string StateMachine::Serialize() const {
     line.set_workflow_set(workflow_set);
     line.set_epoch(epoch);
   }
+  if (settings_.ByteSizeLong() > 0) *state.mutable_config() = settings_;
+  state.mutable_config_revisions()->Add(config_revisions_.begin(), config_revisions_.end());
   std::string bytes = base::CanonicalBytes(state);
   // The requests are appended by hand. There are many of them, and a NodeManagerState would need a
   // copy of each.
@@ -698,6 +717,11 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
     pool_limits_[{limits.workflow_set(), limits.pool()}] = limits;
   for (const v1::SetEpoch& line : state.set_epochs())
     set_epochs_[line.workflow_set()] = line.epoch();
+  settings_ = state.config();
+  for (v1::ConfigRevision& revision : *state.mutable_config_revisions()) {
+    config_history_bytes_ += revision.config().ByteSizeLong();
+    config_revisions_.push_back(std::move(revision));
+  }
   for (v1::RememberedRequest& request : *state.mutable_requests())
     requests_.Add(std::move(request));
   return absl::OkStatus();

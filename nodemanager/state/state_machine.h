@@ -22,8 +22,8 @@ namespace onepiece::nodemanager {
 /// program would not understand alike. A program applies all versions up to its own, and a leader
 /// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
 /// for each workflow set, generations, assignments that only what they depend on makes stale, moves
-/// that go back alone, and nodes that are forgotten on demand.
-inline constexpr std::uint32_t kCommandVersion = 3;
+/// that go back alone, and nodes that are forgotten on demand. Version 4 brought the configuration.
+inline constexpr std::uint32_t kCommandVersion = 4;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
 
@@ -50,6 +50,11 @@ class StateMachine {
   static constexpr std::size_t kMaxPlans = 200;
   static constexpr std::size_t kMaxRunningPlans = 16;
   static constexpr std::size_t kMaxPoolLimits = 1024;
+  /// The history of the configuration: revisions, and bytes of all the configurations in it. The
+  /// oldest are dropped.
+  static constexpr std::size_t kMaxConfigRevisions = 100, kMaxConfigHistoryBytes = 2 << 20;
+  /// The serialised size of elasticity, liveness and alerts together.
+  static constexpr std::size_t kMaxSettingsBytes = 256 << 10;
   /// The serialised size of nodes and workflows. A registration or a workflow that would exceed
   /// kMaxBytes is refused, RESOURCE_EXHAUSTED (STATE_FULL). What known nodes report and are
   /// assigned may take kMaxGrowth more.
@@ -123,6 +128,29 @@ class StateMachine {
     return pool_limits_;
   }
 
+  /// The whole configuration, assembled. Workflows are without their names ("workflows/…"), which
+  /// follow from their ids, and lists are sorted, except for alerts.
+  [[nodiscard]] v1::ClusterConfig Config() const;
+  /// The part of it that is not in workflows() and pool_limits(): elasticity, liveness, alerts.
+  [[nodiscard]] const v1::ClusterConfig& settings() const { return settings_; }
+  /// 0 until somebody, or the seed, has set a configuration. Before that, workflows and limits
+  /// change without a revision.
+  [[nodiscard]] std::uint64_t config_revision() const {
+    return config_revisions_.empty() ? 0 : config_revisions_.back().revision();
+  }
+  /// Oldest first. A revision whose configuration alone exceeds kMaxConfigHistoryBytes is without
+  /// it. `changes` are not kept: they follow from two neighbours, and their text may differ between
+  /// programs.
+  [[nodiscard]] const std::deque<v1::ConfigRevision>& config_revisions() const {
+    return config_revisions_;
+  }
+  /// Returns what Config() would be after the change. It checks only what depends on the state, and
+  /// what the state could not bear.
+  /// Errors: FAILED_PRECONDITION (FEATURE_LEVEL, BELOW_USE), ABORTED (STALE_REVISION),
+  /// INVALID_ARGUMENT (BAD_CONFIG with metadata "field", TEXT_TOO_LONG), RESOURCE_EXHAUSTED
+  /// (STATE_FULL, TOO_MANY_WORKFLOWS, TOO_MANY_LIMITS).
+  [[nodiscard]] absl::StatusOr<v1::ClusterConfig> CheckConfig(const v1::SetConfig& change) const;
+
   /// Says why the state refuses `change` whatever room it has.
   /// Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
   /// (BAD_NODE_STATE).
@@ -155,6 +183,16 @@ class StateMachine {
   absl::Status SetHold(const v1::Hold& change, std::int64_t time);
   absl::Status SetPoolLimits(const v1::SetPoolLimits& change, std::int64_t time);
   absl::Status BeginGeneration(const v1::BeginGeneration& change, std::int64_t time);
+  absl::Status SetConfig(const v1::SetConfig& change, std::int64_t time);
+  [[nodiscard]] absl::Status CheckConfigRoom(const v1::ClusterConfig& next) const;
+  void TakeWorkflows(const v1::ClusterConfig& next);
+  void TakePools(const v1::ClusterConfig& next);
+  // For commands that change a part of the configuration and name nobody.
+  void NoteConfigOf(std::string_view reason, std::int64_t time);
+  void NoteConfig(const std::string& actor, const std::string& reason, std::int64_t time);
+  void BoundConfigHistory();
+  void PutWorkflow(v1::Workflow workflow);
+  void EraseWorkflow(const std::string& app_id);
   v1::Plan* MutablePlan(const std::string& plan_id);  // Null when it is unknown.
   [[nodiscard]] absl::Status CheckMovable(const v1::Move& move) const;
   // Only here does a move's phase change the record of its node.
@@ -199,9 +237,12 @@ class StateMachine {
   v1::Hold hold_;
   std::map<std::pair<std::string, std::string>, v1::PoolLimits> pool_limits_;
   std::map<std::string, std::uint64_t> set_epochs_;
+  v1::ClusterConfig settings_;
+  std::deque<v1::ConfigRevision> config_revisions_;
   RememberedRequests requests_;
   ChangedSets changed_sets_;  // By the command that is being applied.
   std::size_t bytes_ = 0;     // The serialised size of nodes_ and workflows_.
+  std::size_t config_history_bytes_ = 0;  // That of the configurations in config_revisions_.
 };
 
 /// True unless the node is dead.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/canonical_bytes.h"
 #include "nodemanager/state/node_change.h"
 #include "nodemanager/state/plan_state.h"
 #include "nodemanager/state/state_machine.h"
@@ -257,21 +258,35 @@ absl::Status StateMachine::SetPoolLimits(const v1::SetPoolLimits& change, std::i
   ONEPIECE_RETURN_IF_ERROR(CheckPlanText("actor", change.actor()));
   ONEPIECE_RETURN_IF_ERROR(CheckPlanText("reason", change.reason()));
   const std::pair key(limits.workflow_set(), limits.pool());
-  if (limits.min_instances() == 0 && limits.max_instances() == 0) {
+  const auto known = pool_limits_.find(key);
+  v1::PoolLimits made = limits;
+  // The device comes with the configuration. Who sets bounds alone keeps it.
+  if (version_ >= 4 && known != pool_limits_.end() && made.device().empty() &&
+      made.device_memory_bytes() == 0) {
+    made.set_device(known->second.device());
+    made.set_device_memory_bytes(known->second.device_memory_bytes());
+  }
+  const v1::PoolLimits before = known == pool_limits_.end() ? v1::PoolLimits() : known->second;
+  if (made.min_instances() == 0 && made.max_instances() == 0 &&
+      (version_ < 4 || (made.device().empty() && made.device_memory_bytes() == 0))) {
     pool_limits_.erase(key);
-  } else if (!pool_limits_.contains(key) && pool_limits_.size() >= kMaxPoolLimits) {
+  } else if (known == pool_limits_.end() && pool_limits_.size() >= kMaxPoolLimits) {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_LIMITS",
                            absl::StrCat(kMaxPoolLimits,
                                         " pools have limits already: take some "
                                         "back by setting both bounds to 0"));
   } else {
-    pool_limits_[key] = limits;
+    pool_limits_[key] = std::move(made);
   }
   ++revision_;
   ++plan_revision_;
   Audit(time, "set_pool_limits", absl::StrCat(limits.workflow_set(), " ", limits.pool()),
         absl::StrCat(limits.min_instances(), " to ", limits.max_instances(), ", ",
                      Who(change.actor(), change.reason())));
+  const auto now = pool_limits_.find(key);
+  const v1::PoolLimits after = now == pool_limits_.end() ? v1::PoolLimits() : now->second;
+  if (config_revision() > 0 && base::CanonicalBytes(before) != base::CanonicalBytes(after))
+    NoteConfig(change.actor(), change.reason(), time);
   return absl::OkStatus();
 }
 

@@ -68,7 +68,7 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
        {"gui/views", "gui/models", "cluster/session", "cluster/history", "cluster/base",
         "cluster/client", "cluster/local", "cluster/service", "proto"}},
       {"nodemanager/paxos", {"cluster/base"}},
-      {"nodemanager/state", {"cluster/base", "proto"}},
+      {"nodemanager/state", {"cluster/base", "cluster/workflow", "proto"}},
       {"nodemanager/replication",
        {"nodemanager/paxos", "nodemanager/state", "cluster/backup", "cluster/base", "cluster/rpc",
         "cluster/sqlite", "proto"}},

@@ -455,6 +455,30 @@ class AssignerTest : public QObject {
              std::string("a cuda device with 8.0 GiB"));
   }
 
+  // The configuration asks for less than the workflow, and then for something else.
+  void Device_OfTheConfigurationReplacesThatOfTheStages() {
+    World world;
+    v1::Workflow workflow = MakeWorkflow("app", {"a", "b"});
+    workflow.mutable_stages(0)->set_device_memory_bytes(std::int64_t{24} << 30);
+    world.Do(WorkflowCommand(workflow));
+    world.Do(RegisterCommand(NodeWith("i0", "cpu", 16)));
+    world.Do(RegisterCommand(NodeWith("i1", "cpu", 16)));
+    QCOMPARE(world.Stages(), QString("b b"));
+    v1::Command command = nodemanager::LimitsCommand("default", "a/wan/tiny", 0, 0);
+    v1::PoolLimits& limits = *command.mutable_set_pool_limits()->mutable_limits();
+    limits.set_device_memory_bytes(std::int64_t{8} << 30);
+    world.Do(command);
+    QCOMPARE(world.Stages().count('a'), 1);
+    limits.set_device("cuda");
+    world.Do(command);
+    QCOMPARE(world.Stages(), QString("b b"));
+    QCOMPARE(NeededDevice(PoolsOf(world.machine, "default")[0]),
+             std::string("a cuda device with 8.0 GiB"));
+    QCOMPARE(NeededDevice(PoolsOf(world.machine, "far")[0]), std::string("a device with 24.0 GiB"));
+    world.Do(RegisterCommand(NodeWith("i2", "cuda", 8)));
+    QCOMPARE(world.Stages(), QString("b b a"));
+  }
+
   // How many instances of the pool each host has: "h0:2 h1:1".
   static QString HostsOf(const World& world, const QString& stage) {
     std::map<std::string, int> hosts;

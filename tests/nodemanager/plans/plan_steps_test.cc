@@ -567,6 +567,11 @@ class PlanStepsTest : public QObject {
     QCOMPARE(world.Begin({move("i0", "g")}), std::string("NO_DEVICE"));
     QCOMPARE(world.Begin({move("i0", "b")}), std::string());
     QCOMPARE(world.Begin({move("i0", "")}), std::string("NODE_MOVING"));
+    // The configuration asks for a device that the stages do not ask for.
+    v1::Command limits = LimitsCommand("default", "b/wan/tiny", 0, 0);
+    limits.mutable_set_pool_limits()->mutable_limits()->set_device("cuda");
+    world.Do(limits);
+    QCOMPARE(world.Begin({move("i1", "b")}), std::string("NO_DEVICE"));
   }
 
   void Plan_RandomRunsEnd() {

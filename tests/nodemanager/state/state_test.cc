@@ -220,7 +220,7 @@ class StateTest : public QObject {
     QCOMPARE(ApplyNext(machine, BeginGenerationCommand(1)).code(), 0);
     QCOMPARE(ApplyNext(twin, BeginGenerationCommand(1)).code(), 0);
     QCOMPARE(twin.Serialize(), machine.Serialize());
-    QCOMPARE(machine.feature_level(), 3U);
+    QCOMPARE(machine.feature_level(), kCommandVersion);
     QCOMPARE(machine.epoch(), base::FirstEpochOf(1));
     QCOMPARE(machine.Routing("default").epoch(), machine.epoch());
     for (int i = 0; i < 3000; ++i) ApplyNext(lost, RandomCommand(random, lost));
