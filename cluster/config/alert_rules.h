@@ -1,5 +1,5 @@
-// What an alert rule may say (docs/console.md, "Alerts"). The console's rule files and the cluster's
-// configuration hold the same rules, and both are checked here.
+// What an alert rule may say (docs/console.md, "Alerts"). The console's rule files and the
+// cluster's configuration hold the same rules, and both are checked here.
 //
 // Threading: may be called from any thread.
 #pragma once
