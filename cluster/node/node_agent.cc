@@ -126,6 +126,7 @@ class NodeAgent::Impl {
   void ReportLoop(const std::stop_token& stop);
   absl::Status Register(const std::stop_token& stop);
   v1::RegisterNodeRequest Registration() const;
+  void TakeReportInterval(int interval_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeRegistration(const v1::RegisterNodeResponse& response);
   absl::Status Report(const std::stop_token& stop);
   void Unregister(const absl::Status& why);
@@ -383,9 +384,7 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
     }
     other_cluster_ |= moved;
     view_.SetCluster(response.cluster_id(), response.cluster_secret());
-    // The bounds keep a NodeManager that says 0 from making this node report without a pause.
-    report_interval_ =
-        std::chrono::milliseconds(std::clamp(response.report_interval_ms(), 10, 60000));
+    TakeReportInterval(response.report_interval_ms());
     registered_ = was_registered_ = true;
     report_now_ = true;  // The state may have changed while the call was under way.
     last_error_ = absl::OkStatus();
@@ -394,6 +393,11 @@ void NodeAgent::Impl::TakeRegistration(const v1::RegisterNodeResponse& response)
                  view_.incarnation(), response.cluster_id());
   }
   if (moved) CancelStreams(Stream::kRouting);
+}
+
+// The bounds keep a NodeManager that says 0 from making this node report without a pause.
+void NodeAgent::Impl::TakeReportInterval(int interval_ms) {
+  report_interval_ = std::chrono::milliseconds(std::clamp(interval_ms, 10, 60000));
 }
 
 absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
@@ -427,6 +431,11 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   if (response.ok()) {
     TakeServerTime(response->server_unix_ms(), trip);
     replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
+    // An older NodeManager says it at the registration alone.
+    if (const int interval = response->report_interval_ms(); interval > 0) {
+      const base::MutexLock lock(mutex_);
+      TakeReportInterval(interval);
+    }
     if (on_capacity && response->has_capacity()) on_capacity(response->capacity());
     return absl::OkStatus();
   }

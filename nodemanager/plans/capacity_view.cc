@@ -46,12 +46,34 @@ std::map<std::string, v1::PoolCapacity> Serving(const StateMachine& state,
   return pools;
 }
 
-void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacity& capacity) {
+// The free share of the narrowest pool. For each pool the busier of two numbers counts: what is
+// measured and what is offered.
+double HeadroomOf(const StateMachine& state, const Telemetry& telemetry,
+                  const std::string& workflow_set,
+                  const std::map<std::string, v1::PoolCapacity>& serving) {
+  const std::vector<Pool> pools = PoolsOf(state, workflow_set);
+  capacity::Model model = MeasuredModel(state, telemetry, workflow_set, pools);
+  double headroom = 1;
+  for (capacity::Pool& pool : model.pools) {
+    const auto serves = serving.find(pool.id);
+    if (serves == serving.end()) return 0;  // Some application cannot be served.
+    pool.workers = serves->second.workers();
+    headroom = std::min(headroom, 1 - serves->second.utilization());
+  }
+  for (const capacity::Pool& pool : model.pools)
+    headroom = std::min(headroom, 1 - capacity::Utilization(model, pool.id));
+  return std::max(0.0, headroom);
+}
+
+}  // namespace
+
+void AddCosts(const StateMachine& state, const Telemetry& telemetry,
+              google::protobuf::RepeatedPtrField<v1::StageCost>& costs) {
   // Asked for once, because a pool may serve a thousand applications.
   std::map<std::string, decltype(telemetry.window->WorkOf("", {}))> works;
   for (const auto& [app_id, record] : state.workflows()) {
     for (const v1::StageSpec& spec : record.workflow().stages()) {
-      v1::StageCost& cost = *capacity.add_costs();
+      v1::StageCost& cost = *costs.Add();
       cost.set_app_id(app_id);
       cost.set_stage(spec.stage());
       cost.set_pool(workflow::PoolIdOf(spec));
@@ -76,27 +98,6 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry, v1::Capacit
   }
 }
 
-// The free share of the narrowest pool. For each pool the busier of two numbers counts: what is
-// measured and what is offered.
-double HeadroomOf(const StateMachine& state, const Telemetry& telemetry,
-                  const std::string& workflow_set,
-                  const std::map<std::string, v1::PoolCapacity>& serving) {
-  const std::vector<Pool> pools = PoolsOf(state, workflow_set);
-  capacity::Model model = MeasuredModel(state, telemetry, workflow_set, pools);
-  double headroom = 1;
-  for (capacity::Pool& pool : model.pools) {
-    const auto serves = serving.find(pool.id);
-    if (serves == serving.end()) return 0;  // Some application cannot be served.
-    pool.workers = serves->second.workers();
-    headroom = std::min(headroom, 1 - serves->second.utilization());
-  }
-  for (const capacity::Pool& pool : model.pools)
-    headroom = std::min(headroom, 1 - capacity::Utilization(model, pool.id));
-  return std::max(0.0, headroom);
-}
-
-}  // namespace
-
 v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
                           const std::string& workflow_set, const std::string& proxy) {
   v1::Capacity capacity;
@@ -115,7 +116,7 @@ v1::Capacity MakeCapacity(const StateMachine& state, const Telemetry& telemetry,
       added.set_pool(pool.id);
     }
   }
-  AddCosts(state, telemetry, capacity);
+  AddCosts(state, telemetry, *capacity.mutable_costs());
   const ProxyLoads proxies(state, telemetry, capacity);
   capacity.set_share(proxies.ShareOf(proxy));
   for (v1::PoolCapacity& pool : *capacity.mutable_pools())

@@ -100,6 +100,7 @@ v1::Elasticity MakeElasticity(const StateMachine& state, const Telemetry& teleme
     }
     AddApps(state, telemetry, set, pools, instances, elasticity);
   }
+  AddCosts(state, telemetry, *elasticity.mutable_costs());
   for (const v1::Plan& plan : state.plans()) {
     if (!HasEnded(plan)) *elasticity.add_plans() = plan;
   }

@@ -50,6 +50,10 @@ capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& teleme
 void SetWorkers(capacity::Model& model, const std::string& workflow_set,
                 const std::vector<InstanceView>& instances);
 
+/// Adds what each stage of each application costs, as the window measured it.
+void AddCosts(const StateMachine& state, const Telemetry& telemetry,
+              google::protobuf::RepeatedPtrField<v1::StageCost>& costs);
+
 /// The mean utilisation of the pool's measured instances, weighted by their workers, or nullopt
 /// when none is measured.
 std::optional<double> MeanUtilization(const std::vector<InstanceView>& instances,

@@ -82,6 +82,7 @@ v1::Cluster MakeSnapshot(const StateMachine& state) {
   cluster.set_api_version(rpc::kApiVersion);
   cluster.set_server_version(ONEPIECE_VERSION);
   cluster.set_feature_level(state.feature_level());
+  cluster.set_config_revision(state.config_revision());
   for (const auto& [id, record] : state.nodes()) *cluster.add_nodes() = record.node();
   for (const auto& [id, record] : state.workflows()) *cluster.add_workflows() = record.workflow();
   return cluster;

@@ -32,6 +32,13 @@ bool IsOfTheLog(const absl::Status& status) {
          base::GetReason(status).reason == "LOG_BUSY";
 }
 
+Settings SettingsOf(const ControllerOptions& options) {
+  return {.elasticity = CompleteElasticity(options.elasticity).value(),
+          .report_interval = options.report_interval,
+          .dead_after = options.dead_after,
+          .forget_after = options.forget_after};
+}
+
 absl::Status CheckReporter(const StateMachine& state, const v1::SetNodeState& change) {
   ONEPIECE_RETURN_IF_ERROR(CheckKnown(state, change.node_id(), change.incarnation()));
   return state.CheckChange(change);
@@ -43,11 +50,16 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
     : log_(log),
       clock_(clock),
       options_(std::move(options)),
-      elastic_(CompleteElasticity(options_.elasticity).value()),
-      reports_(clock, options_.dead_after, base::FromSeconds(elastic_.config().window_s())),
-      forgetting_(options_.forget_after),
+      files_(SettingsOf(options_)),
+      elastic_(files_.elasticity),
+      reports_(clock, files_.dead_after, base::FromSeconds(files_.elasticity.window_s())),
+      forgetting_(files_.forget_after),
+      settings_(files_),
       follow_ups_([this](bool changed) {
-        if (changed) Reassign();
+        if (changed) {
+          FollowConfig();
+          Reassign();
+        }
         Notify();
       }),
       states_([this](const auto& batch) { CommitStates(batch); }) {}
@@ -93,13 +105,14 @@ void Controller::Work(const std::stop_token& stop) {
 }
 
 base::Duration Controller::DoDuties() {
-  const base::Duration period = std::min<base::Duration>(options_.dead_after / 10, kPlanPeriod);
+  const base::Duration period = std::min<base::Duration>(settings().dead_after / 10, kPlanPeriod);
   const absl::StatusOr<LeaderTerm> term = log_.Term();
   if (!term.ok()) {
     failed_take_overs_ = 0;
     return period;
   }
   if (*term == serving_term_) {
+    (void)SeedConfig();  // It tries again at the next look.
     CheckLiveness();
     ForgetDead();
     StepPlans();
@@ -137,10 +150,12 @@ absl::Status Controller::TakeOver() {
     const base::MutexLock forget_lock(forget_mutex_);
     forgetting_.Clear();
   }
+  FollowConfig();  // This replica may have followed another leader since it looked.
   elastic_.Restart(clock_.Now());
   AwaitNodesOfNewGeneration();
   ONEPIECE_RETURN_IF_ERROR(Initialize());
   ONEPIECE_RETURN_IF_ERROR(ApplyWorkflows());
+  ONEPIECE_RETURN_IF_ERROR(SeedOrLeaveIt());
   // Term() fails until here, so nobody sees a cluster without its id, secret and workflows.
   serving_term_ = term;
   Reassign();
@@ -154,7 +169,7 @@ void Controller::AwaitNodesOfNewGeneration() {
   const std::uint32_t generation = base::GenerationOf(epoch);
   // No table of this generation differs from the first one yet, so nobody has led in it before.
   if (generation == 0 || epoch != base::FirstEpochOf(generation)) return;
-  routing_from_ = clock_.Now() + 2 * options_.dead_after;
+  routing_from_ = clock_.Now() + 2 * settings().dead_after;
   spdlog::info("op=begin_generation generation={}", generation);
 }
 
@@ -182,15 +197,97 @@ absl::Status Controller::ApplyWorkflows() {
                std::none_of(state.deletions().begin(), state.deletions().end(), is_it);
     });
     if (!is_new) continue;
-    v1::Command command;
-    *command.mutable_apply_workflow() = workflow;
-    const absl::Status status = ProposeAlone(std::move(command)).status();
+    const absl::Status status = ProposeAlone(CommandFor(workflow)).status();
     if (status.ok()) continue;
     if (IsOfTheLog(status)) return status;
     // A file that is refused must not keep the leader from taking over.
     spdlog::error("op=workflow_file app={} error=\"{}\"", workflow.app_id(), base::Message(status));
   }
   return absl::OkStatus();
+}
+
+// A configuration says who has changed it, and ApplyWorkflow does not. Before there is one, the
+// seed covers the workflows.
+v1::Command Controller::CommandFor(const v1::Workflow& workflow) const {
+  v1::Command command;
+  Read([&](const StateMachine& state) {
+    if (state.config_revision() == 0) return;
+    v1::SetConfig& change = *command.mutable_set_config();
+    *change.mutable_config()->mutable_workflows() = state.Config().workflows();
+    change.set_base_revision(state.config_revision());
+  });
+  if (!command.has_set_config()) {
+    *command.mutable_apply_workflow() = workflow;
+    return command;
+  }
+  v1::SetConfig& change = *command.mutable_set_config();
+  *change.mutable_config()->add_workflows() = workflow;
+  change.add_sections("workflows");
+  change.set_actor(options_.author);
+  change.set_reason(absl::StrCat("workflow file of ", workflow.app_id()));
+  return command;
+}
+
+absl::Status Controller::SeedConfig() {
+  v1::Command command;
+  v1::SetConfig& change = *command.mutable_set_config();
+  bool wanted = false;
+  Read([&](const StateMachine& state) {
+    wanted = state.feature_level() >= VersionOf(command) && state.config_revision() == 0 &&
+             !state.cluster_id().empty();
+  });
+  if (!wanted) return absl::OkStatus();
+  *change.mutable_config() = ConfigOf(files_);
+  change.add_sections("elasticity");
+  change.add_sections("liveness");
+  change.set_seed(true);
+  change.set_actor(options_.author);
+  change.set_reason("the cluster had no configuration");
+  ONEPIECE_RETURN_IF_ERROR(ProposeAlone(std::move(command)).status());
+  spdlog::info("op=seed_config author={}", options_.author);
+  FollowConfig();
+  return absl::OkStatus();
+}
+
+// While the log cannot take this kind of command, because some voter has not said yet what it
+// knows, the leader goes by its files as before, and seeds later.
+absl::Status Controller::SeedOrLeaveIt() {
+  const absl::Status status = SeedConfig();
+  const std::string reason = base::GetReason(status).reason;
+  if (status.ok() || (IsOfTheLog(status) && reason != "OLD_REPLICA")) return status;
+  spdlog::warn("op=seed_config error=\"{}\"", base::Message(status));
+  return absl::OkStatus();
+}
+
+void Controller::FollowConfig() {
+  const base::MutexLock lock(follow_mutex_);
+  v1::ClusterConfig config;
+  const std::uint64_t known = followed_;
+  std::uint64_t revision = 0;
+  Read([&](const StateMachine& state) {
+    revision = state.config_revision();
+    if (revision != known) config = state.settings();
+  });
+  if (revision == known) return;
+  followed_ = revision;
+  const absl::StatusOr<Settings> next = MakeSettings(config);
+  // The program that took it knew more than this one. Whatever it says, the cluster must have a
+  // leader.
+  if (!next.ok()) {
+    spdlog::error("op=follow_config revision={} error=\"{}\"", revision,
+                  base::Message(next.status()));
+    return;
+  }
+  const Settings before = settings();
+  if (before.elasticity.SerializeAsString() != next->elasticity.SerializeAsString())
+    elastic_.Follow(next->elasticity, clock_.Now());
+  reports_.Follow(next->dead_after, base::FromSeconds(next->elasticity.window_s()));
+  {
+    const base::MutexLock forget_lock(forget_mutex_);
+    forgetting_.SetAfter(next->forget_after);
+  }
+  const base::MutexLock settings_lock(settings_mutex_);
+  settings_ = *next;
 }
 
 // The order matters: a lease that was held before the read proves nothing about what the read saw
@@ -226,7 +323,10 @@ absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
   ONEPIECE_RETURN_IF_ERROR(Term().status());
   if (command.has_register_node()) return ProposeNewcomer(std::move(command));
   absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
-  if (result.ok()) Reassign();
+  if (result.ok()) {
+    FollowConfig();
+    Reassign();
+  }
   Notify();
   return result;
 }
@@ -453,11 +553,12 @@ void Controller::ForgetDead() {
 void Controller::StepPlans() {
   if (!Term().ok()) return;
   std::vector<v1::Command> due;
+  const v1::ElasticityConfig config = elastic_.config();
   // Steps are cheap enough to be found while the state is locked. What the policy looks at is not,
   // so StartPlan() copies it first.
   Read([&](const StateMachine& state) {
     reports_.Note(state);
-    reports_.Read([&](const Telemetry& telemetry) { due = elastic_.Due(state, telemetry); });
+    reports_.Read([&](const Telemetry& telemetry) { due = NextSteps(state, telemetry, config); });
   });
   for (const v1::Command& command : due) {
     if (!ProposeStep(command)) return;

@@ -21,6 +21,7 @@
 #include "nodemanager/service/forgetting.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
+#include "nodemanager/service/settings.h"
 #include "nodemanager/state/log.h"
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/elasticity.pb.h"
@@ -28,8 +29,12 @@
 
 namespace onepiece::nodemanager {
 
-/// What a Controller needs to know at its start.
+/// What a Controller needs to know at its start. The times and `elasticity` seed the configuration
+/// of a cluster that has none (feature level 4). From then on the configuration decides, whoever
+/// leads. Below that level they decide.
 struct ControllerOptions {
+  /// How often nodes are told to report. It is not scaled here.
+  base::Duration report_interval = std::chrono::milliseconds(500);
   /// A node that has not reported for this time is dead. It is not scaled here.
   base::Duration dead_after = std::chrono::seconds(3);
   /// A node that has been dead for this time is forgotten. It is not scaled here.
@@ -43,6 +48,8 @@ struct ControllerOptions {
   /// When instances move by themselves.
   /// REQUIRES: CompleteElasticity() and MakePolicy() accept it.
   v1::ElasticityConfig elasticity;
+  /// The author of what this leader's files bring into the configuration.
+  std::string author = "files:nodemanager";
   /// Called on the thread that learns the result, with the time that a proposal took, unless the
   /// log failed it.
   std::function<void(base::Duration)> on_commit;
@@ -77,9 +84,9 @@ class Controller {
   /// watchers, and never blocks.
   void OnRole();
   /// Does what a new leader must do before it answers anybody. The thread calls it. It gives a new
-  /// cluster its id and secret, and applies ControllerOptions::workflows. A workflow that is
-  /// refused is logged and left out. Every node gets a fresh period of grace, because no node could
-  /// report while nobody led.
+  /// cluster its id and secret, applies ControllerOptions::workflows, and seeds the configuration.
+  /// A workflow that is refused is logged and left out. Every node gets a fresh period of grace,
+  /// because no node could report while nobody led.
   /// Errors: those of the log. The thread retries soon, and steps down after several failures.
   absl::Status TakeOver();
   /// The number of this leadership.
@@ -89,6 +96,16 @@ class Controller {
   /// need some time to come back, and a table without them would have others redo their jobs. Until
   /// twice dead_after has passed, nodes keep the tables that they have.
   [[nodiscard]] bool MayTellRouting() const { return clock_.Now() >= routing_from_.load(); }
+
+  /// Gives the cluster a configuration, made of ControllerOptions, when its feature level is 4 and
+  /// it has none. The thread calls it, because the level may rise at any time.
+  /// Errors: the state machine's refusal, or those of the log. Then it may be tried again.
+  absl::Status SeedConfig();
+  /// What this replica goes by.
+  [[nodiscard]] Settings settings() const {
+    const base::MutexLock lock(settings_mutex_);
+    return settings_;
+  }
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
   /// wakes watchers. After a registration the thread does the former soon.
@@ -176,6 +193,10 @@ class Controller {
   absl::Status Initialize();
   void AwaitNodesOfNewGeneration();
   absl::Status ApplyWorkflows();
+  [[nodiscard]] v1::Command CommandFor(const v1::Workflow& workflow) const;
+  absl::Status SeedOrLeaveIt();
+  // Makes the configuration of the state the settings that this replica goes by, if it has changed.
+  void FollowConfig();
   std::vector<NodeReports::DeadNode> FindDead();
   void CommitStates(const std::vector<ReportedStates::Waiting>& batch);
   absl::Status CheckReporters(const std::vector<ReportedStates::Waiting>& batch,
@@ -193,6 +214,7 @@ class Controller {
   Log& log_;
   base::Clock& clock_;
   const ControllerOptions options_;
+  const Settings files_;  // What `options_` says.
   ElasticController elastic_;
   NodeReports reports_;
   std::atomic<LeaderTerm> serving_term_{};  // The term for which TakeOver() has ended.
@@ -204,6 +226,13 @@ class Controller {
 
   base::Mutex forget_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
   Forgetting forgetting_ ABSL_GUARDED_BY(forget_mutex_);
+
+  // Held while a changed configuration is taken, so that an older one never comes last.
+  base::Mutex follow_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_)
+      ABSL_ACQUIRED_BEFORE(forget_mutex_);
+  std::uint64_t followed_ ABSL_GUARDED_BY(follow_mutex_) = 0;  // The configuration's revision.
+  mutable base::Mutex settings_mutex_ ABSL_ACQUIRED_AFTER(follow_mutex_);
+  Settings settings_ ABSL_GUARDED_BY(settings_mutex_);
 
   // Held while assignments are planned and proposed, so that there is one plan at a time.
   base::Mutex assign_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);

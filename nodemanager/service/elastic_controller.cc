@@ -22,19 +22,26 @@ bool IsHeld(const v1::Hold& hold, const Telemetry& telemetry) {
 
 }  // namespace
 
-ElasticController::ElasticController(v1::ElasticityConfig config)
-    : config_(std::move(config)), policy_(MakePolicy(config_).value()) {}
+ElasticController::ElasticController(const v1::ElasticityConfig& config)
+    : decider_(std::make_shared<const Decider>(config)) {}
+
+void ElasticController::Follow(const v1::ElasticityConfig& config, base::MonotonicTime now) {
+  auto decider = std::make_shared<const Decider>(config);
+  const base::MutexLock lock(mutex_);
+  decider_ = std::move(decider);
+  next_look_ = now + base::FromSeconds(decider_->config.interval_s());
+}
 
 void ElasticController::Restart(base::MonotonicTime now) {
   const base::MutexLock lock(mutex_);
-  next_look_ = now + base::FromSeconds(config_.interval_s());
+  next_look_ = now + base::FromSeconds(decider_->config.interval_s());
   detail_ = "this NodeManager has just begun to lead";
 }
 
 bool ElasticController::IsTimeToLook(base::MonotonicTime now) {
   const base::MutexLock lock(mutex_);
   if (now < next_look_) return false;
-  next_look_ = now + base::FromSeconds(config_.interval_s());
+  next_look_ = now + base::FromSeconds(decider_->config.interval_s());
   return true;
 }
 
@@ -49,11 +56,13 @@ v1::Plan ElasticController::Start(const ElasticInput& input) {
 }
 
 v1::Plan ElasticController::Wanted(const ElasticInput& input) const {
-  return PlanOf(policy_->Decide(MakePolicyView(input.state(), input.telemetry(), config_)), input);
+  const std::shared_ptr<const Decider> now = decider();
+  return PlanOf(now->policy->Decide(MakePolicyView(input.state(), input.telemetry(), now->config)),
+                input);
 }
 
 v1::Plan ElasticController::PlanOf(PolicyDecision decision, const ElasticInput& input) const {
-  return nodemanager::PlanOf(input.state(), input.telemetry(), config_, std::move(decision));
+  return nodemanager::PlanOf(input.state(), input.telemetry(), config(), std::move(decision));
 }
 
 absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
@@ -62,7 +71,7 @@ absl::StatusOr<v1::Plan> ElasticController::Propose(const ElasticInput& input,
 }
 
 v1::Elasticity ElasticController::Describe(const ElasticInput& input) const {
-  v1::Elasticity elasticity = MakeElasticity(input.state(), input.telemetry(), config_);
+  v1::Elasticity elasticity = MakeElasticity(input.state(), input.telemetry(), config());
   const v1::Hold& hold = input.state().hold();
   std::string detail;
   if (IsHeld(hold, input.telemetry())) {

@@ -28,15 +28,14 @@ class ElasticController {
  public:
   /// REQUIRES: `config` is complete (CompleteElasticity) and names a policy that MakePolicy()
   /// knows.
-  explicit ElasticController(v1::ElasticityConfig config);
+  explicit ElasticController(const v1::ElasticityConfig& config);
 
   /// Begins a new leadership. The policy waits for a whole interval, in which nodes report.
   void Restart(base::MonotonicTime now);
-  /// The commands that are due: steps of plans under way, and reverts of unconfirmed plans.
-  [[nodiscard]] std::vector<v1::Command> Due(const StateMachine& state,
-                                             const Telemetry& telemetry) const {
-    return NextSteps(state, telemetry, config_);
-  }
+  /// Goes by another configuration from now on. The policy is made anew, and decides after one of
+  /// its intervals.
+  /// REQUIRES: as for the constructor.
+  void Follow(const v1::ElasticityConfig& config, base::MonotonicTime now);
 
   /// Returns true when the policy shall decide now, and then not again before interval_s has
   /// passed.
@@ -56,12 +55,23 @@ class ElasticController {
   [[nodiscard]] absl::StatusOr<v1::Plan> Propose(const ElasticInput& input, v1::Plan plan) const;
   /// Pools, plans and hold for people, and why the policy moved nothing.
   [[nodiscard]] v1::Elasticity Describe(const ElasticInput& input) const;
-  [[nodiscard]] const v1::ElasticityConfig& config() const { return config_; }
+  [[nodiscard]] v1::ElasticityConfig config() const { return decider()->config; }
 
  private:
-  const v1::ElasticityConfig config_;
-  const std::unique_ptr<Policy> policy_;
+  // Replaced as a whole, so that what is computed with it need not hold the lock.
+  struct Decider {
+    explicit Decider(const v1::ElasticityConfig& given)
+        : config(given), policy(MakePolicy(config).value()) {}
+    const v1::ElasticityConfig config;
+    const std::unique_ptr<Policy> policy;
+  };
+  [[nodiscard]] std::shared_ptr<const Decider> decider() const {
+    const base::MutexLock lock(mutex_);
+    return decider_;
+  }
+
   mutable base::Mutex mutex_;
+  std::shared_ptr<const Decider> decider_ ABSL_GUARDED_BY(mutex_);
   base::MonotonicTime next_look_ ABSL_GUARDED_BY(mutex_){};  // When the policy decides next.
   std::string detail_ ABSL_GUARDED_BY(mutex_);  // Why the policy moved nothing, last time.
 };

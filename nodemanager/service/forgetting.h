@@ -31,6 +31,7 @@ class Forgetting {
   /// Returns the nodes of `state` that have been dead for long enough, longest first. Until the
   /// cluster's feature level knows RemoveNode, there are none.
   std::vector<v1::RemoveNode> Due(const StateMachine& state, base::MonotonicTime now);
+  void SetAfter(base::Duration after) { after_ = after; }
   /// Forgets all times. Call it when this replica begins to lead.
   void Clear() { dead_.clear(); }
 
@@ -39,7 +40,7 @@ class Forgetting {
     std::uint64_t incarnation = 0;
     base::MonotonicTime since{};
   };
-  const base::Duration after_;
+  base::Duration after_;
   std::map<std::string, Dead> dead_;  // At most StateMachine::kMaxNodes.
 };
 

@@ -13,6 +13,7 @@
 #include "cluster/service/program.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/config_service.h"
 #include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/elasticity_service.h"
@@ -20,14 +21,12 @@
 #include "nodemanager/service/node_manager_service.h"
 #include "nodemanager/service/replica_health.h"
 #include "nodemanager/service/seats.h"
+#include "nodemanager/service/settings.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
-constexpr int kDefaultReportIntervalMs = 500;
-constexpr int kDefaultDeadAfterMs = 3000;
-constexpr int kDefaultForgetAfterS = 86400;
 constexpr auto kReadyLimit = std::chrono::seconds(10);
 constexpr auto kStepDownLimit = std::chrono::milliseconds(500);
 constexpr auto kDialLimit = std::chrono::milliseconds(300);
@@ -40,14 +39,15 @@ absl::Status CheckElasticity(v1::ElasticityConfig& config) {
 
 absl::Status CheckConfig(v1::NodeManagerConfig& config, std::vector<v1::Workflow>& workflows,
                          std::vector<paxos::Seat>& seats) {
-  if (config.report_interval_ms() == 0) config.set_report_interval_ms(kDefaultReportIntervalMs);
-  if (config.dead_after_ms() == 0) config.set_dead_after_ms(kDefaultDeadAfterMs);
-  if (config.report_interval_ms() < 10 ||
-      config.dead_after_ms() < 2 * config.report_interval_ms()) {
-    return service::BadConfig("report_interval_ms: at least 10, and at most half of dead_after_ms");
-  }
-  if (config.forget_after_s() == 0) config.set_forget_after_s(kDefaultForgetAfterS);
-  if (config.forget_after_s() < 0) return service::BadConfig("forget_after_s: at least 1");
+  v1::LivenessConfig liveness;
+  liveness.set_report_interval_ms(config.report_interval_ms());
+  liveness.set_dead_after_ms(config.dead_after_ms());
+  liveness.set_forget_after_s(config.forget_after_s());
+  const absl::StatusOr<v1::LivenessConfig> complete = CompleteLiveness(liveness);
+  if (!complete.ok()) return service::BadConfig(base::Message(complete.status()));
+  config.set_report_interval_ms(complete->report_interval_ms());
+  config.set_dead_after_ms(complete->dead_after_ms());
+  config.set_forget_after_s(complete->forget_after_s());
   const std::string& id = config.cluster_id();
   if (id.size() > 63 || !std::all_of(id.begin(), id.end(),
                                      [](unsigned char c) { return std::isalnum(c) || c == '-'; })) {
@@ -140,11 +140,13 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   prometheus::Histogram& commits = CommitHistogram(host.metrics());
   Controller controller(
       *log, clock,
-      {.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
+      {.report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms())),
+       .dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
        .forget_after = base::Scaled(std::chrono::seconds(config.forget_after_s())),
        .cluster_id = [&] { return log->cluster_id(); },
        .workflows = workflows,
        .elasticity = config.elasticity(),
+       .author = absl::StrCat("files:", config.node().node_id()),
        .on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); }});
   log->OnRole([&](bool) { controller.OnRole(); });
   const auto tell_health = [&host](ReplicaFitness fitness) {
@@ -152,21 +154,21 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
               [&](const std::string& name, bool serving) { host.SetHealth(name, serving); });
   };
   log->OnFitness(tell_health);
-  const auto report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
   NodeManagerService service(
       controller, host.stopping(),
-      {.report_interval_ms = static_cast<int>(report_interval / std::chrono::milliseconds(1)),
-       .watches = {.available_level = [&] { return log->Status().common_version(); }},
+      {.watches = {.available_level = [&] { return log->Status().common_version(); }},
        .addresses = [&] { return log->Addresses(); },
        .read_only = config.node().read_only(),
        .dial_limit = base::Scaled(kDialLimit)},
       clock);
   ElasticityService elasticity(controller, config.node().read_only());
+  ConfigService configuration(controller, config.node().read_only());
   ConsensusService consensus(*log, config.node().read_only(), [&] { controller.Notify(); });
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.
-  ONEPIECE_RETURN_IF_ERROR(host.Serve({&service, &elasticity, &consensus, &log->service()}));
+  ONEPIECE_RETURN_IF_ERROR(
+      host.Serve({&service, &elasticity, &configuration, &consensus, &log->service()}));
   WarnOfReplicas(seats, host);
   tell_health({});
   absl::Status status = log->Start(host.address());

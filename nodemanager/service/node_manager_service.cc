@@ -111,8 +111,7 @@ absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* contex
         CheckHolder(*holder, node,
                     {.dialling = dialling ? &*dialling : nullptr,
                      .silent = controller_.SilenceOf(*holder),
-                     .silence_limit =
-                         kMissedReports * std::chrono::milliseconds(options_.report_interval_ms)}));
+                     .silence_limit = kMissedReports * controller_.settings().report_interval}));
   }
   return reached;
 }
@@ -148,7 +147,7 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
     response->set_cluster_id(state.cluster_id());
     response->set_cluster_secret(state.cluster_secret());
   });
-  response->set_report_interval_ms(options_.report_interval_ms);
+  response->set_report_interval_ms(ReportIntervalMs());
   for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
   return rpc::ToGrpc(status);
 }
@@ -165,9 +164,14 @@ grpc::ServerUnaryReactor* NodeManagerService::ReportNode(grpc::CallbackServerCon
   return reactor;
 }
 
+int NodeManagerService::ReportIntervalMs() const {
+  return static_cast<int>(controller_.settings().report_interval / std::chrono::milliseconds(1));
+}
+
 void NodeManagerService::FillIn(const std::string& node_id,
                                 v1::ReportNodeResponse& response) const {
   controller_.FillIn(node_id, response);
+  response.set_report_interval_ms(ReportIntervalMs());
   for (const std::string& address : options_.addresses()) response.add_nodemanagers(address);
   response.set_server_unix_ms(base::ToUnixMs(controller_.clock().WallNow()));
 }

@@ -17,7 +17,6 @@ namespace onepiece::nodemanager {
 
 /// How a NodeManagerService answers.
 struct NodeManagerServiceOptions {
-  int report_interval_ms = 500;  ///< How often nodes are told to report.
   WatchesOptions watches;
   /// Returns host:port of every NodeManager replica.
   /// REQUIRES: set.
@@ -112,6 +111,7 @@ class NodeManagerService final
   // next one must exceed.
   absl::Status WithIncarnation(absl::Status status, const std::string& node_id) const;
   void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
+  [[nodiscard]] int ReportIntervalMs() const;
   // Whether others can reach the node, and no other process has its id.
   absl::Status CheckNewcomer(const grpc::ServerContext* context, const v1::Node& node);
 

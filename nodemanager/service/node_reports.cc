@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -29,6 +30,18 @@ void NodeReports::Clear() {
   window_ = LoadWindow(window_length_);
   ages_ = StampAges();
   last_check_.reset();
+}
+
+void NodeReports::Follow(base::Duration dead_after, base::Duration window) {
+  const base::MutexLock lock(mutex_);
+  if (dead_after < dead_after_) {
+    const base::MonotonicTime grace = clock_.Now() + (dead_after_ - dead_after);
+    for (auto& [node_id, report] : reports_) report.at = std::max(report.at, grace);
+  }
+  dead_after_ = dead_after;
+  if (window == window_length_) return;
+  window_length_ = window;
+  window_ = LoadWindow(window);
 }
 
 void NodeReports::Note(const StateMachine& state) const {

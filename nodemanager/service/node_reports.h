@@ -39,6 +39,10 @@ class NodeReports {
 
   /// Forgets everything. Call it when this replica begins to lead.
   void Clear();
+  /// Goes by other times from now on. With another window, all means begin anew. Nodes hear of a
+  /// shorter report interval with the answer to their next report. So with a shorter `dead_after`
+  /// each has, until then, as long as it had before.
+  void Follow(base::Duration dead_after, base::Duration window);
   /// Notes what is new in the state, for Telemetry::ages. Call it before Read() with the state
   /// that the reader looks at.
   void Note(const StateMachine& state) const;
@@ -78,8 +82,9 @@ class NodeReports {
   };
 
   base::Clock& clock_;
-  const base::Duration dead_after_, window_length_;
   mutable base::Mutex mutex_;
+  base::Duration dead_after_ ABSL_GUARDED_BY(mutex_);
+  base::Duration window_length_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, LastReport> reports_ ABSL_GUARDED_BY(mutex_);  // Live nodes only.
   LoadWindow window_ ABSL_GUARDED_BY(mutex_);
   // Any reader of the state may be the first to see something.

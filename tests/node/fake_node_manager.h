@@ -59,6 +59,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "dead"));
     }
     reports_.push_back(*request);
+    response->set_report_interval_ms(new_interval_ms_);
     if (server_time_) response->set_server_unix_ms(server_time_());
     if (!capacity_of_.empty()) response->mutable_capacity()->set_workflow_set(capacity_of_);
     changed_.NotifyAll();
@@ -122,6 +123,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     busy_ = count;
     retry_after_ms_ = retry_after_ms;
+  }
+  /// Answers to reports say this interval. 0, as from older NodeManagers: they do not say it.
+  void ChangeReportInterval(int interval_ms) {
+    const base::MutexLock lock(mutex_);
+    new_interval_ms_ = interval_ms;
   }
   /// Answers to reports carry a Capacity of this set.
   void TellCapacity(const std::string& workflow_set) {
@@ -259,6 +265,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   bool refuses_reports_ ABSL_GUARDED_BY(mutex_) = false;
   int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0, refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   int report_interval_ms_ ABSL_GUARDED_BY(mutex_) = 20;
+  int new_interval_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string leader_ ABSL_GUARDED_BY(mutex_), cluster_id_ ABSL_GUARDED_BY(mutex_) = "test",
                                                            capacity_of_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> replicas_ ABSL_GUARDED_BY(mutex_), request_ids_ ABSL_GUARDED_BY(mutex_);

@@ -208,6 +208,23 @@ class NodeAgentTest : public QObject {
     QCOMPARE(reports.back().detail(), std::string("no weights"));
   }
 
+  // The node registered at one report in a minute.
+  void ReportInterval_FollowsTheAnswers() {
+    manager_->WantReports(60000);
+    manager_->ChangeReportInterval(20);
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
+    agent.SetLoadSource([reports = 0]() mutable {
+      v1::NodeLoad load;
+      load.set_queued_jobs(++reports);
+      return load;
+    });
+    agent.Start();
+    const auto reports =
+        manager_->WaitReport([](const auto& report) { return report.load().queued_jobs() >= 5; });
+    QVERIFY(!reports.empty());
+  }
+
   void Report_SaysWhichTableTheNodeGoesBy() {
     manager_->Publish(7);
     ClusterView view;

@@ -348,6 +348,9 @@ class PlanViewsTest : public QObject {
     QVERIFY(cost().relative_error() < 1e-3);
     QVERIFY(cost().samples() > 0);
     QVERIFY(Near(cost().seconds_per_unit() * cost().units_per_job(), 0.3));  // The mean job.
+    const v1::Elasticity shown = MakeElasticity(cluster.state, cluster.telemetry(), Config());
+    QCOMPARE(shown.costs_size(), 2);
+    QCOMPARE(shown.costs(1).SerializeAsString(), cost().SerializeAsString());
   }
 
   void aNewLeaderKnowsTheCostsFromTheFirstReports() {

@@ -58,12 +58,13 @@ class NodeIdTest : public QObject {
     options.paxos.version = kCommandVersion;
     log_ = std::move(ReplicatedLog::Open(options)).value();
     controller_ = std::make_unique<Controller>(
-        *log_, clock_, ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); }});
+        *log_, clock_,
+        ControllerOptions{.report_interval = std::chrono::milliseconds(10),
+                          .cluster_id = [this] { return log_->cluster_id(); }});
     server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
     service_ = std::make_unique<NodeManagerService>(
         *controller_, server_->stopping(),
         NodeManagerServiceOptions{
-            .report_interval_ms = 10,
             .watches = {.available_level = [this] { return log_->Status().common_version(); }},
             .addresses = [this] { return log_->Addresses(); },
             .dial_limit = std::chrono::seconds(5)});

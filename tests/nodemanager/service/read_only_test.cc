@@ -7,6 +7,7 @@
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/server.h"
 #include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/config_service.h"
 #include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/elasticity_service.h"
@@ -38,8 +39,9 @@ class ReadOnlyTest : public QObject {
         NodeManagerServiceOptions{.addresses = [this] { return log_->Addresses(); },
                                   .read_only = true});
     elasticity_ = std::make_unique<ElasticityService>(*controller_, true);
+    config_ = std::make_unique<ConfigService>(*controller_, true);
     consensus_ = std::make_unique<ConsensusService>(*log_, true);
-    const std::vector<grpc::Service*> services = {service_.get(), elasticity_.get(),
+    const std::vector<grpc::Service*> services = {service_.get(), elasticity_.get(), config_.get(),
                                                   consensus_.get(), &log_->service()};
     for (grpc::Service* service : services) server_->AddService(*service);
     log_->OnRole([this](bool) { controller_->OnRole(); });
@@ -66,6 +68,10 @@ class ReadOnlyTest : public QObject {
                  {"ApplyPlan", "ConfirmPlan", "UndoPlan", "SetHold", "SetPoolLimits"},
                  {"GetElasticity", "ProposePlan", "GetPlan", "ListPlans", "ListAudit"}),
              std::string());
+    const auto& config = *v1::ApplyConfigRequest::descriptor()->file();
+    QCOMPARE(testing::CheckReadOnly(channel_, *config.service(0), {"ApplyConfig"},
+                                    {"GetConfig", "ListConfigRevisions"}),
+             std::string());
     const auto& consensus = *v1::AddSeatRequest::descriptor()->file();
     QCOMPARE(testing::CheckReadOnly(channel_, *consensus.FindServiceByName("ConsensusService"),
                                     {"AddSeat", "RemoveSeat", "ReplaceSeat", "RaiseFeatureLevel",
@@ -76,6 +82,7 @@ class ReadOnlyTest : public QObject {
     // service must be checked here too.
     QCOMPARE(file.service_count(), 1);
     QCOMPARE(elasticity.service_count(), 1);
+    QCOMPARE(config.service_count(), 1);
     QCOMPARE(consensus.service_count(), 2);
     QCOMPARE(testing::CheckReadOnly(channel_, *consensus.FindServiceByName("ReplicaService"), {},
                                     {"Exchange"}),
@@ -110,6 +117,7 @@ class ReadOnlyTest : public QObject {
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<NodeManagerService> service_;
   std::unique_ptr<ElasticityService> elasticity_;
+  std::unique_ptr<ConfigService> config_;
   std::unique_ptr<ConsensusService> consensus_;
   std::shared_ptr<grpc::Channel> channel_;
 };

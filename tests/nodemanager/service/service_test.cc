@@ -651,8 +651,8 @@ class ServiceTest : public QObject {
     metrics.Stop();
     QVERIFY2(text.contains("onepiece_nodemanager_nodes{role=\"proxy\",state=\"starting\"} 1\n"),
              text);
-    // The two commands are the cluster's first one and the registration.
-    QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 2\n"), text);
+    // The three commands are the cluster's first one, its configuration and the registration.
+    QVERIFY2(text.contains("onepiece_nodemanager_proposals_total{result=\"applied\"} 3\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_epoch 1\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_role{role=\"leader\"} 1\n"), text);
     QVERIFY2(text.contains("onepiece_nodemanager_consensus_peers_drifting 0\n"), text);

@@ -1,0 +1,129 @@
+#include "nodemanager/service/config_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <functional>
+#include <map>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/base/utf8.h"
+#include "cluster/config/alert_rules.h"
+#include "cluster/config/config_changes.h"
+#include "cluster/workflow/workflow_check.h"
+#include "nodemanager/policy/policy.h"
+#include "nodemanager/service/settings.h"
+
+namespace onepiece::nodemanager {
+namespace {
+
+constexpr int kMaxPoolInstances = 4096;
+constexpr std::int64_t kMaxPoolDeviceMemory = std::int64_t{1} << 44;
+constexpr std::size_t kMaxSetName = 63;
+
+absl::Status BadConfig(const std::string& field, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
+                         absl::StrCat(field, ": ", message), {{"field", field}});
+}
+
+// Turns the error of another check into one about the configuration. `section` comes before the
+// field that the error names, unless the field begins with it.
+absl::Status InSection(const std::string& section, const absl::Status& status) {
+  if (status.ok()) return status;
+  std::string field = base::GetReason(status).metadata["field"];
+  if (!field.starts_with(section)) field = absl::StrCat(section, field.empty() ? "" : ".", field);
+  return base::MakeError(
+      status.code() == absl::StatusCode::kNotFound ? absl::StatusCode::kInvalidArgument
+                                                   : status.code(),
+      "BAD_CONFIG", absl::StrCat(section, ": ", base::Message(status)), {{"field", field}});
+}
+
+absl::Status CheckElasticity(const v1::ClusterConfig& config) {
+  const auto complete = CompleteElasticity(config.elasticity());
+  if (!complete.ok()) return InSection("elasticity", complete.status());
+  const absl::Status policy = MakePolicy(*complete).status();
+  return policy.ok() ? policy : BadConfig("elasticity.policy", base::Message(policy));
+}
+
+absl::Status CheckLiveness(const v1::ClusterConfig& config) {
+  return InSection("liveness", CompleteLiveness(config.liveness()).status());
+}
+
+bool IsSetName(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxSetName &&
+         std::ranges::all_of(text, [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+         });
+}
+
+absl::Status CheckPool(const std::string& field, const v1::PoolConfig& pool) {
+  if (pool.min_instances() < 0 || pool.min_instances() > kMaxPoolInstances)
+    return BadConfig(field + ".min_instances", absl::StrCat("0 to ", kMaxPoolInstances));
+  if (pool.max_instances() < 0 || pool.max_instances() > kMaxPoolInstances)
+    return BadConfig(field + ".max_instances", absl::StrCat("0 to ", kMaxPoolInstances));
+  if (pool.max_instances() != 0 && pool.max_instances() < pool.min_instances())
+    return BadConfig(field + ".max_instances", "below min_instances");
+  if (constexpr std::array kDevices = {"", "cpu", "cuda"};
+      std::find(kDevices.begin(), kDevices.end(), pool.device()) == kDevices.end())
+    return BadConfig(field + ".device", "cpu, cuda, or none (as the workflows say)");
+  if (pool.device_memory_bytes() < 0 || pool.device_memory_bytes() > kMaxPoolDeviceMemory)
+    return BadConfig(field + ".device_memory_bytes",
+                     absl::StrCat("0 (as the workflows say) to ", kMaxPoolDeviceMemory));
+  return absl::OkStatus();
+}
+
+absl::Status CheckSets(const v1::ClusterConfig& config) {
+  for (const v1::WorkflowSetConfig& set : config.workflow_sets()) {
+    if (!IsSetName(set.name()))
+      return BadConfig("workflow_sets[].name", "1 to 63 letters, digits, '-', '_' and '.'");
+    for (const v1::PoolConfig& pool : set.pools()) {
+      ONEPIECE_RETURN_IF_ERROR(
+          CheckPool(absl::StrCat("workflow_sets[", set.name(), "].pools[",
+                                 base::ToUtf8(pool.pool(), config::kMaxShownValue), "]"),
+                    pool));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWorkflows(const v1::ClusterConfig& config) {
+  for (const v1::Workflow& workflow : config.workflows()) {
+    ONEPIECE_RETURN_IF_ERROR(InSection(
+        absl::StrCat("workflows[", base::ToUtf8(workflow.app_id(), config::kMaxShownValue), "]"),
+        workflow::CheckWorkflow(workflow)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAlerts(const v1::ClusterConfig& config) {
+  return InSection("alerts", config::CheckAlertRules(config.alerts()));
+}
+
+}  // namespace
+
+absl::Status CheckSections(const v1::ClusterConfig& config,
+                           const std::vector<std::string>& sections) {
+  static const std::map<std::string_view, std::function<absl::Status(const v1::ClusterConfig&)>>
+      checks = {{"elasticity", CheckElasticity},
+                {"liveness", CheckLiveness},
+                {"workflow_sets", CheckSets},
+                {"workflows", CheckWorkflows},
+                {"alerts", CheckAlerts}};
+  if (sections.empty())
+    return BadConfig("sections", "the request replaces nothing: name a section, or send one");
+  for (const std::string& section : sections) {
+    const auto check = checks.find(section);
+    if (check == checks.end()) {
+      return BadConfig(
+          "sections",
+          absl::StrCat("'", base::ToUtf8(section, config::kMaxShownValue),
+                       "' is no section: ", absl::StrJoin(config::ConfigSections(), ", "), " are"));
+    }
+    ONEPIECE_RETURN_IF_ERROR(check->second(config));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::nodemanager
