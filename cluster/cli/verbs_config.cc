@@ -129,10 +129,12 @@ int RunConfigHistory(const Context& context, client::Client& client,
   return terminal::kOk;
 }
 
-// Shows the change, and asks on a terminal. OK: do it.
+// Shows the change, and asks on a terminal. OK: do it. REQUIRES: something would change.
 absl::Status ConfirmRollback(const Context& context, const ConfigArguments& arguments,
                              const v1::ApplyConfigResponse& planned) {
-  context.Say(ConfigChangesText({planned.changes().begin(), planned.changes().end()}));
+  std::string text = ConfigChangesText({planned.changes().begin(), planned.changes().end()});
+  text.pop_back();  // Say() ends the line.
+  context.Say(text);
   const bool asks = !arguments.yes && !context.json && isatty(STDIN_FILENO) == 1;
   if (!asks || AskOnTerminal()) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kAborted, "NOT_CONFIRMED", "nothing has been changed");

@@ -100,6 +100,35 @@ class ConfigTest : public ClusterFixture {
     QCOMPARE(Revision(), before + 2);
   }
 
+  void Example_IsServed() {
+    const int before = Revision();
+    const Outcome applied = cluster_.Run({"apply", "-f", kExample, "--wait", "--json"});
+    QVERIFY2(applied.exit_code == 0, (applied.out + applied.err).c_str());
+    const json job = cluster_.Watch(
+        cluster_.Submit({"--app", "tiny-wan-t2v", "--prompt", "a red circle", "--steps", "2"}));
+    QVERIFY2(job.value("state", "") == "SUCCEEDED", job.dump().c_str());
+    const json costs = cluster_.Run({"rebalance", "status", "--json"}).Document()["costs"];
+    QCOMPARE(costs.size(), std::size_t{3});
+    QCOMPARE(costs[0]["app"], json("tiny-wan-t2v"));
+    QCOMPARE(cluster_.Run({"config", "rollback", QString::number(before), "--reason", "r", "--yes"})
+                 .exit_code,
+             0);
+  }
+
+  void Alerts_OfTheConfigurationAreRecorded() {
+    const std::string rules = cluster_.Path("alerts.yaml");
+    std::ofstream(rules) << "alerts:\n"
+                            "  - {name: here, watches: node/*/running_jobs, above: -1, text: x}\n";
+    QCOMPARE(cluster_.Run({"apply", "-f", QString::fromStdString(rules)}).exit_code, 0);
+    const QString file = QString::fromStdString(cluster_.Path("a.onepiece"));
+    const Outcome recorded = cluster_.Run({"record", "--for", "5s", "--out", file});
+    QVERIFY2(recorded.exit_code == 0, recorded.err.c_str());
+    const json alerts = cluster_.Run({"show", "--file", file, "--json"}).Document()["alerts"];
+    QVERIFY(!alerts.empty());
+    for (const json& alert : alerts)
+      QVERIFY2(alert.value("id", "").starts_with("here/"), alerts.dump().c_str());
+  }
+
   void BadInput_IsRefused_AndChangesNothing_data() {
     QTest::addColumn<QString>("yaml");
     QTest::addColumn<int>("exit_code");
