@@ -11,7 +11,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "cluster/base/canonical_bytes.h"
 #include "cluster/base/folder.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
@@ -50,8 +49,10 @@ struct Beginning {
   std::string cause, detail;
 };
 
-// Makes a data folder whose log holds one entry, which begins the generation. It is chosen by
-// definition, as the first entry of every group is.
+// Makes a data folder whose snapshot is the state after the first entry of the new group, which
+// begins the generation. That entry is chosen by definition, as the first one of every group is.
+// It is in the snapshot, so nobody of the new group ever holds a state of the generation before. A
+// backup of such a state would begin the same generation once more.
 absl::StatusOr<NewGroup> MakeFolder(Beginning beginning, const std::string& dir,
                                     base::WallTime now) {
   StateMachine machine;
@@ -62,7 +63,6 @@ absl::StatusOr<NewGroup> MakeFolder(Beginning beginning, const std::string& dir,
   begin.set_generation(base::GenerationOf(machine.epoch()) + 1);
   begin.set_cause(beginning.cause);
   begin.set_detail(beginning.detail);
-  // Every replica will apply it when it starts, so it is tried here.
   ONEPIECE_RETURN_IF_ERROR(ToStatus(machine.Apply(machine.applied_index() + 1, command)));
 
   const paxos::ReplicaId replica{base::RandomU64()};
@@ -70,15 +70,10 @@ absl::StatusOr<NewGroup> MakeFolder(Beginning beginning, const std::string& dir,
     seat.replica = seat.name == beginning.name ? replica : paxos::ReplicaId{};
   paxos::DurableState durable;
   durable.replica = replica;
-  durable.snapshot = {.index = beginning.slot,
+  durable.snapshot = {.index = beginning.slot + 1,
                       .members = std::move(beginning.seats),
-                      .state = std::make_shared<const std::string>(std::move(beginning.state))};
-  paxos::LogEntry entry;
-  entry.kind = paxos::LogEntry::Kind::kCommand;
-  entry.version = kCommandVersion;
-  entry.payload = std::make_shared<const std::string>(base::CanonicalBytes(command));
-  durable.chosen = beginning.slot + 1;
-  durable.log.push_back({durable.chosen, paxos::Ballot{}, std::move(entry)});
+                      .state = std::make_shared<const std::string>(machine.Serialize())};
+  durable.chosen = durable.snapshot.index;
 
   NewGroup group{.cluster_id = beginning.cluster_id,
                  .name = beginning.name,

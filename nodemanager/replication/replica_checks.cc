@@ -70,7 +70,7 @@ void ReplicaDriver::FenceIfOdd() {
     farewell = std::move(out.early);
     health_ = v1::ReplicaStatus::CORRUPT;
     health_detail_ = why;
-    term_ = {};
+    term_ = LeaderTerm{};
     ready_at_ = {};
     replica_.reset();
   }

@@ -216,6 +216,21 @@ class RegroupTest : public QObject {
     }
   }
 
+  // Otherwise a backup that a replica makes before it has applied its log, or a follower when it
+  // has just got the snapshot, would be of the generation before.
+  void Restore_EvenTheSnapshotIsOfTheNewGeneration() {
+    const backup::Backup backup = BackupOfOne();
+    nodes_[0]->End();
+    const auto group = RestoreGroup(
+        backup, {.data_dir = Path("new"), .name = "nm-1", .seats = {nodes_[0]->seat()}}, kNow);
+    QVERIFY(group.ok());
+    const auto store = Store::Open(Path("new"));
+    QVERIFY(store.ok());
+    StateMachine machine;
+    QVERIFY(machine.Restore(*(*store)->TakeState().snapshot.state).ok());
+    QCOMPARE(machine.epoch(), base::FirstEpochOf(1));
+  }
+
   void Restore_WhatWouldLoseSomething_IsRefused() {
     const backup::Backup backup = BackupOfOne();
     Node& node = *nodes_[0];
