@@ -49,11 +49,15 @@ class MemoryLog final : public nodemanager::Log {
     const base::MutexLock lock(mutex_);
     return machine_.Apply(machine_.applied_index() + 1, command);
   }
+  void ProposeAsync(const v1::Command& command, Answer answer) override {
+    answer(Propose(command));
+  }
   void Read(const std::function<void(const StateMachine&)>& read) const override {
     const base::MutexLock lock(mutex_);
     read(machine_);
   }
   [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const override { return LeaderTerm{1}; }
+  absl::Status CatchUp() const override { return absl::OkStatus(); }
   absl::Status Confirm(LeaderTerm) override { return absl::OkStatus(); }
   absl::Status StepDown() override { return absl::UnimplementedError("there is no other"); }
 

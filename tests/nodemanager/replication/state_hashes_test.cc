@@ -19,7 +19,7 @@ using paxos::ReplicaId;
 using paxos::Slot;
 using paxos::StateHash;
 
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kThisVersion = 4;
 
 paxos::Members Voters(std::size_t count) {
   paxos::Members members;
@@ -29,7 +29,7 @@ paxos::Members Voters(std::size_t count) {
 }
 
 paxos::Message AcceptedFrom(std::uint64_t from, StateHash hashed,
-                            std::uint32_t version = kVersion) {
+                            std::uint32_t version = kThisVersion) {
   paxos::Accepted accepted;
   accepted.version = version;
   accepted.hashed = hashed;
@@ -52,10 +52,11 @@ struct Member {
 class World {
  public:
   World(std::size_t size, std::uint64_t seed) : members_(Voters(size)), random_(seed) {
-    for (std::size_t i = 0; i < size; ++i) replicas_.push_back(std::make_unique<Member>(kVersion));
+    for (std::size_t i = 0; i < size; ++i)
+      replicas_.push_back(std::make_unique<Member>(kThisVersion));
   }
   Member& operator[](std::size_t i) { return *replicas_[i]; }
-  void MakeOld(std::size_t i) { replicas_[i] = std::make_unique<Member>(kVersion - 1); }
+  void MakeOld(std::size_t i) { replicas_[i] = std::make_unique<Member>(kThisVersion - 1); }
 
   // Lets every replica apply up to about `slot`. Messages get lost.
   void Run(std::uint64_t slot, std::size_t leader) {
@@ -80,7 +81,8 @@ class World {
       std::uint32_t hash = static_cast<std::uint32_t>(slot.value * 2654435761u);
       if (replica.flipped_at != 0 && slot.value >= replica.flipped_at)
         hash += static_cast<std::uint32_t>(i) + 1;
-      if (replica.version != kVersion) hash ^= 0x80000000u;  // Another order of the same fields.
+      if (replica.version != kThisVersion)
+        hash ^= 0x80000000u;  // Another order of the same fields.
       replica.hashes.AddOwn({slot, hash}, 1000);
     }
   }
@@ -124,7 +126,7 @@ class StateHashesTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Due_DependsOnTheSizeOfTheState() {
-    StateHashes hashes(kVersion);
+    StateHashes hashes(kThisVersion);
     QVERIFY(!hashes.IsDue({}));
     const auto interval = [&] {
       std::uint64_t slot = 1;
@@ -144,7 +146,7 @@ class StateHashesTest : public QObject {
   }
 
   void Majority_IsTold_AndTheOddOneSees() {
-    StateHashes leader(kVersion), odd(kVersion);
+    StateHashes leader(kThisVersion), odd(kThisVersion);
     leader.AddOwn({Slot{64}, 7}, 0);
     leader.Hear(AcceptedFrom(2, {}));
     leader.Count(Voters(3), ReplicaId{1});
@@ -164,7 +166,7 @@ class StateHashesTest : public QObject {
   }
 
   void Laggard_ComparesWhenItGetsThere() {
-    StateHashes hashes(kVersion);
+    StateHashes hashes(kThisVersion);
     paxos::Accept accept;
     accept.agreed = {Slot{128}, 7};
     hashes.Hear({.from = ReplicaId{1}, .to = ReplicaId{2}, .body = accept});
@@ -178,7 +180,7 @@ class StateHashesTest : public QObject {
 
   // A snapshot of the leader has replaced the state.
   void NewState_IsComparedAnew() {
-    StateHashes hashes(kVersion);
+    StateHashes hashes(kThisVersion);
     hashes.AddOwn({Slot{64}, 8}, 0);
     hashes.ForgetOwn();
     paxos::Accept accept;
@@ -189,7 +191,7 @@ class StateHashesTest : public QObject {
   }
 
   void Vacant_SeatsAndStrangersDoNotCount() {
-    StateHashes leader(kVersion);
+    StateHashes leader(kThisVersion);
     leader.AddOwn({Slot{64}, 7}, 0);
     paxos::Members members = Voters(3);
     leader.Hear(AcceptedFrom(9, {Slot{64}, 7}));  // A learner.
@@ -204,10 +206,10 @@ class StateHashesTest : public QObject {
 
   // What a replica said under its old version must not count after its update.
   void OtherVersion_IsNeitherCountedNorTold() {
-    StateHashes leader(kVersion);
+    StateHashes leader(kThisVersion);
     leader.AddOwn({Slot{64}, 7}, 0);
     for (const std::uint64_t old : {2, 3})
-      leader.Hear(AcceptedFrom(old, {Slot{64}, 8}, kVersion - 1));
+      leader.Hear(AcceptedFrom(old, {Slot{64}, 8}, kThisVersion - 1));
     leader.Count(Voters(3), ReplicaId{1});
     QCOMPARE(leader.agreed(), StateHash());
     for (const std::uint64_t updated : {2, 3}) leader.Hear(AcceptedFrom(updated, {}));
@@ -216,7 +218,7 @@ class StateHashesTest : public QObject {
     leader.Count(Voters(3), ReplicaId{1});
     QCOMPARE(leader.agreed(), (StateHash{Slot{128}, 9}));
     QVERIFY(!leader.odd());
-    leader.Hear(AcceptedFrom(3, {Slot{64}, 8}, kVersion - 1));
+    leader.Hear(AcceptedFrom(3, {Slot{64}, 8}, kThisVersion - 1));
     for (const auto& [to, told] : {std::pair(2, 128), std::pair(3, 0)}) {
       paxos::Message accept = AcceptTo(static_cast<std::uint64_t>(to));
       leader.Stamp(accept);
@@ -226,7 +228,7 @@ class StateHashesTest : public QObject {
   }
 
   void Kept_IsBounded() {
-    StateHashes hashes(kVersion);
+    StateHashes hashes(kThisVersion);
     for (std::uint64_t slot = 64; slot < 64 * 1000; slot += 64) {
       hashes.AddOwn({Slot{slot}, 1}, 0);
       hashes.Hear(AcceptedFrom(1000 + slot, {Slot{slot}, 1}));
