@@ -67,8 +67,8 @@ Control::Control(const System& system, const v1::SimulationConfig& settings,
       proxy.name = Leader::ProxyName(set, number);
       proxy.asked.resize(system.apps.size());
       if (settings.admission())
-        proxy.monitor = std::make_unique<admission::RequestMonitor>(
-            admission::RequestMonitorOptions{}, clock_);
+        proxy.monitor =
+            std::make_unique<admission::RequestMonitor>(admission::RequestMonitorOptions{}, clock_);
     }
   }
 }
@@ -81,8 +81,10 @@ void Control::Advance(Time now) {
 Control::Answer Control::Admit(const Asking& asking) {
   // A client keeps to one proxy of each set.
   Random random(settings_.seed(), static_cast<std::uint64_t>(asking.job) + 1, 11);
-  const auto first = static_cast<int>(random.Next() % static_cast<std::uint64_t>(settings_.workflow_sets()));
-  const auto number = static_cast<int>(random.Next() % static_cast<std::uint64_t>(settings_.proxies()));
+  const auto first =
+      static_cast<int>(random.Next() % static_cast<std::uint64_t>(settings_.workflow_sets()));
+  const auto number =
+      static_cast<int>(random.Next() % static_cast<std::uint64_t>(settings_.proxies()));
   if (!settings_.admission()) {
     ++ProxyOf(first, number).asked[asking.app];
     return {.set = first};

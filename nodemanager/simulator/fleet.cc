@@ -191,7 +191,8 @@ void Fleet::Follow(int index, const Role& role, Time now) {
   if (stays && !role.draining) {
     device.target.reset();
     // A drain that is taken back has unloaded nothing.
-    if (device.state == State::kDraining) return device.loaded ? Serve(index, now) : Load(index, now);
+    if (device.state == State::kDraining)
+      return device.loaded ? Serve(index, now) : Load(index, now);
     // Told again, it tries again.
     if (device.state == State::kFailed) return Load(index, now);
     if (device.state == State::kServing) Tell(News::Kind::kServes, index);
@@ -274,10 +275,9 @@ void Fleet::Switch(int index, Time now) {
   if (device.pool != kIdlePool) Count(device.pool, -1, now);
   if (device.state == State::kIdle) --idle_[device.set];
   Park(index);
-  const std::size_t keep =
-      role.pool == kIdlePool || role.set != device.set
-          ? 0
-          : static_cast<std::size_t>(system_.pools[role.pool].devices) - 1;
+  const std::size_t keep = role.pool == kIdlePool || role.set != device.set
+                               ? 0
+                               : static_cast<std::size_t>(system_.pools[role.pool].devices) - 1;
   Release(index, keep);
   device.loaded = false;
   if (role.pool == kIdlePool) {

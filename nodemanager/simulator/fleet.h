@@ -58,10 +58,10 @@ struct Device {
   std::vector<std::deque<Held>> queues;  ///< By application.
   std::size_t turn = 0;                  ///< The application that is served next.
   int queued = 0, running = 0;
-  std::vector<Held> computed;       ///< What it computes now.
-  std::vector<int> parked;          ///< Pools whose weights it keeps, the newest last.
-  bool loaded = false;              ///< It has the weights of `pool`.
-  std::uint32_t life = 0;           ///< Counts deaths and loads that were given up.
+  std::vector<Held> computed;  ///< What it computes now.
+  std::vector<int> parked;     ///< Pools whose weights it keeps, the newest last.
+  bool loaded = false;         ///< It has the weights of `pool`.
+  std::uint32_t life = 0;      ///< Counts deaths and loads that were given up.
   std::uint64_t loads = 0, deaths = 0;
   std::uint64_t next_receiver = 0;  ///< Counts its messages, to pick the receiver of the next one.
   std::vector<Work> work;           ///< By Fleet::Flat(), since the process began.
@@ -124,7 +124,9 @@ class Fleet {
   /// Takes an instance, or an idle device, to its role. Further devices that an instance of the
   /// pool needs come from the idle ones of the set that `may_join` does not forbid.
   void Follow(int device, const Role& role, Time now);
-  void ForbidJoining(std::function<bool(int device)> forbidden) { forbidden_ = std::move(forbidden); }
+  void ForbidJoining(std::function<bool(int device)> forbidden) {
+    forbidden_ = std::move(forbidden);
+  }
   /// The device breaks, and takes its instance with it.
   void Die(int device, Time now);
   void Lost(int device, Time now);
@@ -145,8 +147,8 @@ class Fleet {
   [[nodiscard]] double resident_byte_s() const { return resident_byte_s_; }
   [[nodiscard]] std::int64_t resident_peak() const { return resident_peak_; }
   struct Counts {
-    std::uint64_t deaths = 0;        ///< Of instances and idle devices.
-    std::uint64_t again = 0;         ///< Stages of jobs that were given to another instance.
+    std::uint64_t deaths = 0;  ///< Of instances and idle devices.
+    std::uint64_t again = 0;   ///< Stages of jobs that were given to another instance.
     std::uint64_t failed_loads = 0;
     std::uint64_t parked_loads = 0;  ///< Loads that found the weights in memory.
   };

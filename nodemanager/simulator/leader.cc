@@ -277,8 +277,8 @@ std::uint64_t Leader::reverts() const {
   return sum;
 }
 
-// A pool of large instances gets one only when enough devices are idle. The policy may want it again
-// at its next decision.
+// A pool of large instances gets one only when enough devices are idle. The policy may want it
+// again at its next decision.
 void Leader::DropImpossible(nodemanager::PolicyDecision& decision) const {
   std::vector<int> idle;
   for (int set = 0; set < settings_.workflow_sets(); ++set)

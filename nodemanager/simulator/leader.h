@@ -1,5 +1,5 @@
-// The NodeManager of a simulated cluster: the product's own state machine, assigner, plan engine and
-// views (nodemanager/state, assignment, plans) on the virtual clock.
+// The NodeManager of a simulated cluster: the product's own state machine, assigner, plan engine
+// and views (nodemanager/state, assignment, plans) on the virtual clock.
 #pragma once
 
 #include <cstdint>
@@ -76,11 +76,11 @@ class Leader {
   nodemanager::Assigner assigner_;
   nodemanager::StampAges ages_;
   nodemanager::LoadWindow window_;
-  std::vector<std::string> pool_ids_, stage_names_;  // By pool.
-  std::map<std::string, int> pools_;                 // By id.
-  std::map<std::string, int> sets_;                  // By name.
-  std::vector<std::string> names_;                   // By device.
-  std::map<std::string, int> devices_;               // By name.
+  std::vector<std::string> pool_ids_, stage_names_;   // By pool.
+  std::map<std::string, int> pools_;                  // By id.
+  std::map<std::string, int> sets_;                   // By name.
+  std::vector<std::string> names_;                    // By device.
+  std::map<std::string, int> devices_;                // By name.
   std::vector<std::uint64_t> incarnations_, epochs_;  // By device: of the assignment it follows.
   std::uint64_t next_incarnation_ = 0;
   std::uint64_t followed_revision_ = 0;

@@ -144,10 +144,9 @@ int ShowPartitions(const terminal::Output& output, const SimulateOptions& option
 
 int RunPolicies(const terminal::Output& output, const SimulateOptions& options,
                 SimulatedCase what) {
-  const auto arrivals =
-      what.recorded != nullptr
-          ? absl::StatusOr<std::vector<Arrival>>(what.recorded->arrivals)
-          : LoadWorkload(options.workload, what.system, what.settings);
+  const auto arrivals = what.recorded != nullptr
+                            ? absl::StatusOr<std::vector<Arrival>>(what.recorded->arrivals)
+                            : LoadWorkload(options.workload, what.system, what.settings);
   if (!arrivals.ok()) return output.Fail(arrivals.status());
   what.jobs = arrivals->size();
   if (!options.record.empty()) {

@@ -295,19 +295,20 @@ class Maker {
     for (const v1::SimulatedApp& app : made_.profile.apps())
       stages += static_cast<std::size_t>(app.stages_size());
     made_.taken.push_back(absl::StrCat(made_.arrivals.size(), " jobs of ",
-                                       made_.profile.apps_size(), " applications, with the time, "
+                                       made_.profile.apps_size(),
+                                       " applications, with the time, "
                                        "application and units of each"));
     made_.taken.push_back(absl::StrCat("the costs of ", stages, " stages: mean, spread, transfer",
                                        by_timings_ ? " (some by the timings of jobs)" : ""));
-    made_.taken.push_back(absl::StrCat(
-        "the placement at the beginning: ", made_.profile.settings().placement(), " of ",
-        devices_, " instances; limits, workers, load times, ", made_.profile.settings().proxies(),
-        " proxies, the window"));
+    made_.taken.push_back(
+        absl::StrCat("the placement at the beginning: ", made_.profile.settings().placement(),
+                     " of ", devices_, " instances; limits, workers, load times, ",
+                     made_.profile.settings().proxies(), " proxies, the window"));
     made_.missing.push_back("elasticity settings other than the window: --set elasticity.…");
     made_.missing.push_back("deadlines, priorities, tenants, cancellations, sizes of results");
     if (sets > 1) {
-      made_.missing.push_back(
-          absl::StrCat(sets, " workflow sets are simulated as one (--set workflow_sets=", sets, ")"));
+      made_.missing.push_back(absl::StrCat(
+          sets, " workflow sets are simulated as one (--set workflow_sets=", sets, ")"));
     }
     std::set<std::string> names;
     for (const auto& [name, incarnation] : reader_.instances) names.insert(name);

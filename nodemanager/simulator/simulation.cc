@@ -323,16 +323,16 @@ absl::Status CheckSets(const System& system, const v1::SimulationConfig& setting
     return base::MakeError(
         absl::StatusCode::kInvalidArgument, "BAD_SETTING",
         absl::StrCat("workflow_sets is ", settings.workflow_sets(), ", but pool '",
-                     system.pools[p].id, "' begins with ", placement[p], " instances: ",
-                     "each set needs one of every pool"));
+                     system.pools[p].id, "' begins with ", placement[p],
+                     " instances: ", "each set needs one of every pool"));
   }
   for (const App& app : system.apps) {
     for (const Stage& stage : app.stages) {
       const auto same = std::ranges::count(app.stages, stage.pool, &Stage::pool);
       if (same == 1) continue;
       return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PROFILE",
-                             absl::StrCat("profile: ", same, " stages of ", app.id,
-                                          " name pool '", system.pools[stage.pool].id,
+                             absl::StrCat("profile: ", same, " stages of ", app.id, " name pool '",
+                                          system.pools[stage.pool].id,
                                           "': a pool serves one stage of an application"));
     }
   }

@@ -70,7 +70,8 @@ struct SimulationOptions {
 ///
 /// Threading: thread-safe. Several simulations may run at a time.
 /// Errors: INVALID_ARGUMENT (BAD_ELASTICITY; BAD_SETTING: more sets than a pool has instances;
-/// BAD_PROFILE: two stages of an application in one pool), NOT_FOUND (POLICY_UNKNOWN), CANCELLED (INTERRUPTED).
+/// BAD_PROFILE: two stages of an application in one pool), NOT_FOUND (POLICY_UNKNOWN), CANCELLED
+/// (INTERRUPTED).
 absl::StatusOr<SimulationResult> Simulate(const System& system,
                                           const v1::SimulationConfig& settings,
                                           const std::vector<Arrival>& arrivals,

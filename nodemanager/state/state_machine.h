@@ -240,8 +240,8 @@ class StateMachine {
   v1::ClusterConfig settings_;
   std::deque<v1::ConfigRevision> config_revisions_;
   RememberedRequests requests_;
-  ChangedSets changed_sets_;  // By the command that is being applied.
-  std::size_t bytes_ = 0;     // The serialised size of nodes_ and workflows_.
+  ChangedSets changed_sets_;              // By the command that is being applied.
+  std::size_t bytes_ = 0;                 // The serialised size of nodes_ and workflows_.
   std::size_t config_history_bytes_ = 0;  // That of the configurations in config_revisions_.
 };
 

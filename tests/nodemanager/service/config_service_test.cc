@@ -34,6 +34,98 @@ v1::ClusterConfig Threshold(double threshold) {
 
 class ConfigServiceTest : public QObject {
   Q_OBJECT
+ private:
+  using MakeRequest = std::function<void(v1::ApplyConfigRequest&, v1::ClusterConfig&)>;
+  static void Row(const char* name, const char* field, const MakeRequest& make,
+                  const char* reason = "BAD_CONFIG") {
+    v1::ApplyConfigRequest request;
+    request.set_actor("operator:ann");
+    make(request, *request.mutable_config());
+    QTest::newRow(name) << QByteArray::fromStdString(request.SerializeAsString()) << QString(reason)
+                        << QString(field);
+  }
+  static void AddBadSections() {
+    Row("nothing", "sections", [](auto&, auto&) {});
+    Row("unknown section", "sections", [](auto& r, auto&) { r.add_sections("colours"); });
+    Row(
+        "no actor", "actor",
+        [](auto& r, auto& c) {
+          r.clear_actor();
+          c = Threshold(0.7);
+        },
+        "NO_ACTOR");
+    Row("threshold", "elasticity.threshold", [](auto&, auto& c) { c = Threshold(7); });
+    Row("not a number", "elasticity.threshold",
+        [](auto&, auto& c) { c = Threshold(std::numeric_limits<double>::quiet_NaN()); });
+    Row("contradiction", "elasticity.low_threshold", [](auto&, auto& c) {
+      c = Threshold(0.5);
+      c.mutable_elasticity()->set_low_threshold(0.6);
+    });
+    Row("policy", "elasticity.policy",
+        [](auto&, auto& c) { c.mutable_elasticity()->set_policy("magic"); });
+    Row("reports too rare", "liveness.report_interval_ms", [](auto&, auto& c) {
+      c.mutable_liveness()->set_report_interval_ms(2000);
+      c.mutable_liveness()->set_dead_after_ms(3000);
+    });
+    Row("largest interval", "liveness.report_interval_ms", [](auto&, auto& c) {
+      c.mutable_liveness()->set_report_interval_ms(std::numeric_limits<int>::max());
+    });
+    Row("forget", "liveness.forget_after_s",
+        [](auto&, auto& c) { c.mutable_liveness()->set_forget_after_s(-1); });
+    Row("workflow", "workflows[app].stages[0].stage", [](auto&, auto& c) {
+      *c.add_workflows() = ValidWorkflow("app");
+      c.mutable_workflows(0)->mutable_stages(0)->set_stage("A b");
+    });
+  }
+  static void AddBadPools() {
+    Row("set name", "workflow_sets[].name",
+        [](auto&, auto& c) { c.add_workflow_sets()->set_name("a b"); });
+    const auto pool = [&](const char* name, const std::string& field, const auto& make) {
+      Row(name, absl::StrCat("workflow_sets[default].pools[a/wan/tiny].", field).c_str(),
+          [&](auto&, auto& c) {
+            c.add_workflow_sets()->set_name("default");
+            v1::PoolConfig& added = *c.mutable_workflow_sets(0)->add_pools();
+            added.set_pool("a/wan/tiny");
+            make(added);
+          });
+    };
+    pool("least", "min_instances", [](auto& p) { p.set_min_instances(-1); });
+    pool("most", "max_instances", [](auto& p) { p.set_max_instances(100'000); });
+    pool("crossed", "max_instances", [](auto& p) {
+      p.set_min_instances(3);
+      p.set_max_instances(2);
+    });
+    pool("device", "device", [](auto& p) { p.set_device("abacus"); });
+    pool("memory", "device_memory_bytes", [](auto& p) { p.set_device_memory_bytes(-1); });
+    Row("unknown pool", "workflow_sets[default].pools[c/wan/tiny].pool", [](auto&, auto& c) {
+      c.add_workflow_sets()->set_name("default");
+      v1::PoolConfig& added = *c.mutable_workflow_sets(0)->add_pools();
+      added.set_pool("c/wan/tiny");
+      added.set_max_instances(1);
+    });
+  }
+  static void AddBadAlerts() {
+    const auto alert = [&](const char* name, const char* field, const auto& make) {
+      Row(name, field, [&](auto&, auto& c) {
+        v1::AlertRule& rule = *c.add_alerts();
+        rule.set_name("a");
+        rule.set_watches("node-dead");
+        rule.set_text("x");
+        make(c, rule);
+      });
+    };
+    alert("rule name", "alerts[A b].name", [](auto&, auto& r) { r.set_name("A b"); });
+    alert("rule twice", "alerts[a].name",
+          [](auto& c, auto& r) { *c.add_alerts() = v1::AlertRule(r); });
+    alert("rule severity", "alerts[a].severity", [](auto&, auto& r) { r.set_severity("bad"); });
+    alert("rule for", "alerts[a].for", [](auto&, auto& r) { r.set_for_("5 minutes"); });
+    alert("rule both", "alerts[a].below", [](auto&, auto& r) {
+      r.set_above(1);
+      r.set_below(2);
+    });
+    alert("rule text", "alerts[a].text", [](auto&, auto& r) { r.set_text("{node}"); });
+  }
+
  private Q_SLOTS:
   void init() {
     world_ = std::make_unique<ConfigWorld>(LeaderFiles{.workflows = {ValidWorkflow("app")}});
@@ -141,90 +233,9 @@ class ConfigServiceTest : public QObject {
     QTest::addColumn<QByteArray>("request");
     QTest::addColumn<QString>("reason");
     QTest::addColumn<QString>("field");
-    using Make = std::function<void(v1::ApplyConfigRequest&, v1::ClusterConfig&)>;
-    const auto row = [](const char* name, const char* field, const Make& make,
-                        const char* reason = "BAD_CONFIG") {
-      v1::ApplyConfigRequest request;
-      request.set_actor("operator:ann");
-      make(request, *request.mutable_config());
-      QTest::newRow(name) << QByteArray::fromStdString(request.SerializeAsString())
-                          << QString(reason) << QString(field);
-    };
-    row("nothing", "sections", [](auto&, auto&) {});
-    row("unknown section", "sections", [](auto& r, auto&) { r.add_sections("colours"); });
-    row(
-        "no actor", "actor",
-        [](auto& r, auto& c) {
-          r.clear_actor();
-          c = Threshold(0.7);
-        },
-        "NO_ACTOR");
-    row("threshold", "elasticity.threshold", [](auto&, auto& c) { c = Threshold(7); });
-    row("not a number", "elasticity.threshold",
-        [](auto&, auto& c) { c = Threshold(std::numeric_limits<double>::quiet_NaN()); });
-    row("contradiction", "elasticity.low_threshold", [](auto&, auto& c) {
-      c = Threshold(0.5);
-      c.mutable_elasticity()->set_low_threshold(0.6);
-    });
-    row("policy", "elasticity.policy",
-        [](auto&, auto& c) { c.mutable_elasticity()->set_policy("magic"); });
-    row("reports too rare", "liveness.report_interval_ms", [](auto&, auto& c) {
-      c.mutable_liveness()->set_report_interval_ms(2000);
-      c.mutable_liveness()->set_dead_after_ms(3000);
-    });
-    row("largest interval", "liveness.report_interval_ms", [](auto&, auto& c) {
-      c.mutable_liveness()->set_report_interval_ms(std::numeric_limits<int>::max());
-    });
-    row("forget", "liveness.forget_after_s",
-        [](auto&, auto& c) { c.mutable_liveness()->set_forget_after_s(-1); });
-    row("workflow", "workflows[app].stages[0].stage", [](auto&, auto& c) {
-      *c.add_workflows() = ValidWorkflow("app");
-      c.mutable_workflows(0)->mutable_stages(0)->set_stage("A b");
-    });
-    row("set name", "workflow_sets[].name",
-        [](auto&, auto& c) { c.add_workflow_sets()->set_name("a b"); });
-    const auto pool = [&](const char* name, const std::string& field, const auto& make) {
-      row(name, absl::StrCat("workflow_sets[default].pools[a/wan/tiny].", field).c_str(),
-          [&](auto&, auto& c) {
-            c.add_workflow_sets()->set_name("default");
-            v1::PoolConfig& added = *c.mutable_workflow_sets(0)->add_pools();
-            added.set_pool("a/wan/tiny");
-            make(added);
-          });
-    };
-    pool("least", "min_instances", [](auto& p) { p.set_min_instances(-1); });
-    pool("most", "max_instances", [](auto& p) { p.set_max_instances(100'000); });
-    pool("crossed", "max_instances", [](auto& p) {
-      p.set_min_instances(3);
-      p.set_max_instances(2);
-    });
-    pool("device", "device", [](auto& p) { p.set_device("abacus"); });
-    pool("memory", "device_memory_bytes", [](auto& p) { p.set_device_memory_bytes(-1); });
-    row("unknown pool", "workflow_sets[default].pools[c/wan/tiny].pool", [](auto&, auto& c) {
-      c.add_workflow_sets()->set_name("default");
-      v1::PoolConfig& added = *c.mutable_workflow_sets(0)->add_pools();
-      added.set_pool("c/wan/tiny");
-      added.set_max_instances(1);
-    });
-    const auto alert = [&](const char* name, const char* field, const auto& make) {
-      row(name, field, [&](auto&, auto& c) {
-        v1::AlertRule& rule = *c.add_alerts();
-        rule.set_name("a");
-        rule.set_watches("node-dead");
-        rule.set_text("x");
-        make(c, rule);
-      });
-    };
-    alert("rule name", "alerts[A b].name", [](auto&, auto& r) { r.set_name("A b"); });
-    alert("rule twice", "alerts[a].name",
-          [](auto& c, auto& r) { *c.add_alerts() = v1::AlertRule(r); });
-    alert("rule severity", "alerts[a].severity", [](auto&, auto& r) { r.set_severity("bad"); });
-    alert("rule for", "alerts[a].for", [](auto&, auto& r) { r.set_for_("5 minutes"); });
-    alert("rule both", "alerts[a].below", [](auto&, auto& r) {
-      r.set_above(1);
-      r.set_below(2);
-    });
-    alert("rule text", "alerts[a].text", [](auto&, auto& r) { r.set_text("{node}"); });
+    AddBadSections();
+    AddBadPools();
+    AddBadAlerts();
   }
   void BadInput_IsRefusedAndNamed() {
     QFETCH(const QByteArray, request);

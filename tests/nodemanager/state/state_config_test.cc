@@ -203,6 +203,110 @@ v1::SetConfig RandomChange(std::mt19937_64& random, std::uint64_t revision) {
 
 class StateConfigTest : public QObject {
   Q_OBJECT
+ private:
+  using MakeChange = std::function<void(v1::SetConfig&)>;
+  static void Row(const char* name, const char* section, const MakeChange& make, const char* reason,
+                  const char* says) {
+    v1::SetConfig change = ConfigCommand({}, {section}).set_config();
+    make(change);
+    QTest::newRow(name) << QByteArray::fromStdString(change.SerializeAsString()) << QString(reason)
+                        << QString(says);
+  }
+  static void AddBadSections() {
+    Row(
+        "no section", "workflows", [](auto& c) { c.clear_sections(); }, "BAD_CONFIG", "sections");
+    Row(
+        "unknown section", "colours", [](auto&) {}, "BAD_CONFIG", "'colours'");
+    Row(
+        "one section of two is unknown", "elasticity", [](auto& c) { c.add_sections("x"); },
+        "BAD_CONFIG", "'x'");
+    Row(
+        "stale", "elasticity", [](auto& c) { c.set_base_revision(7); }, "STALE_REVISION", "7");
+    Row(
+        "long actor", "elasticity", [](auto& c) { c.set_actor(std::string(600, 'x')); },
+        "TEXT_TOO_LONG", "600 bytes");
+    Row(
+        "no app id", "workflows", [](auto& c) { c.mutable_config()->add_workflows(); },
+        "BAD_CONFIG", "app_id");
+    Row(
+        "workflow twice", "workflows",
+        [](auto& c) {
+          for (int i = 0; i < 2; ++i)
+            *c.mutable_config()->add_workflows() = MakeWorkflow("app", {"a"});
+        },
+        "BAD_CONFIG", "workflows[app]");
+  }
+  static void AddBadPools() {
+    const auto pool = [&](const char* name, const std::string& set, const std::string& id,
+                          int least, int most, const char* says) {
+      Row(
+          name, "workflow_sets",
+          [=](v1::SetConfig& c) { AddPool(*c.mutable_config(), set, id, least, most); },
+          "BAD_CONFIG", says);
+    };
+    pool("no set name", "", kPool, 1, 2, "workflow_sets[].name");
+    pool("no pool", "default", "", 1, 2, ".pool");
+    pool("unknown pool", "default", "c/wan/tiny", 1, 2, "the pools are a/wan/tiny, b/wan/tiny");
+    pool("crossed", "default", kPool, 3, 2, "max_instances");
+    pool("negative", "default", kPool, -1, 0, "min_instances");
+    pool("below the workflows", "default", kOtherPool, 0, 1, "below the minimum of 2");
+    Row(
+        "pool twice", "workflow_sets",
+        [](auto& c) {
+          AddPool(*c.mutable_config(), "default", kPool, 1, 2);
+          AddPool(*c.mutable_config(), "default", kPool, 1, 3);
+        },
+        "BAD_CONFIG", "twice");
+    Row(
+        "set twice", "workflow_sets",
+        [](auto& c) {
+          for (int i = 0; i < 2; ++i) c.mutable_config()->add_workflow_sets()->set_name("far");
+        },
+        "BAD_CONFIG", "workflow_sets[far]");
+    Row(
+        "pool of a workflow that goes", "workflow_sets",
+        [](auto& c) {
+          c.add_sections("workflows");
+          AddPool(*c.mutable_config(), "default", kPool, 1, 2);
+        },
+        "BAD_CONFIG", "there are no pools");
+    Row(
+        "below use", "workflow_sets",
+        [](auto& c) { AddPool(*c.mutable_config(), "default", kPool, 1, 2); }, "BELOW_USE",
+        "3 instances");
+  }
+  static void AddTooMuch() {
+    Row(
+        "large settings", "alerts",
+        [](auto& c) {
+          c.mutable_config()->add_alerts()->set_text(
+              std::string(StateMachine::kMaxSettingsBytes, 'x'));
+        },
+        "STATE_FULL", "alerts");
+    Row(
+        "large workflows", "workflows",
+        [](auto& c) {
+          *c.mutable_config()->add_workflows() = MakeWorkflow("app", {"a"});
+          c.mutable_config()->mutable_workflows(0)->set_display_name(
+              std::string(StateMachine::kMaxBytes, 'x'));
+        },
+        "STATE_FULL", "bytes");
+    Row(
+        "too many workflows", "workflows",
+        [](auto& c) {
+          for (std::size_t i = 0; i <= StateMachine::kMaxWorkflows; ++i)
+            c.mutable_config()->add_workflows()->set_app_id(absl::StrCat("app-", i));
+        },
+        "TOO_MANY_WORKFLOWS", "1024");
+    Row(
+        "too many pools", "workflow_sets",
+        [](auto& c) {
+          for (std::size_t i = 0; i <= StateMachine::kMaxPoolLimits; ++i)
+            AddPool(*c.mutable_config(), absl::StrCat("set-", i), kPool, 1, 4);
+        },
+        "TOO_MANY_LIMITS", "1024");
+  }
+
  private Q_SLOTS:
   void Versions_AreThoseThatKnowThem() {
     QCOMPARE(VersionOf(SeedCommand()), 4u);
@@ -339,102 +443,9 @@ class StateConfigTest : public QObject {
     QTest::addColumn<QByteArray>("change");
     QTest::addColumn<QString>("reason");
     QTest::addColumn<QString>("says");
-    using Make = std::function<void(v1::SetConfig&)>;
-    const auto row = [](const char* name, const char* section, const Make& make, const char* reason,
-                        const char* says) {
-      v1::SetConfig change = ConfigCommand({}, {section}).set_config();
-      make(change);
-      QTest::newRow(name) << QByteArray::fromStdString(change.SerializeAsString())
-                          << QString(reason) << QString(says);
-    };
-    const auto pool = [&](const char* name, const std::string& set, const std::string& id,
-                          int least, int most, const char* says) {
-      row(
-          name, "workflow_sets",
-          [=](v1::SetConfig& c) { AddPool(*c.mutable_config(), set, id, least, most); },
-          "BAD_CONFIG", says);
-    };
-    row(
-        "no section", "workflows", [](auto& c) { c.clear_sections(); }, "BAD_CONFIG", "sections");
-    row(
-        "unknown section", "colours", [](auto&) {}, "BAD_CONFIG", "'colours'");
-    row(
-        "one section of two is unknown", "elasticity", [](auto& c) { c.add_sections("x"); },
-        "BAD_CONFIG", "'x'");
-    row(
-        "stale", "elasticity", [](auto& c) { c.set_base_revision(7); }, "STALE_REVISION", "7");
-    row(
-        "long actor", "elasticity", [](auto& c) { c.set_actor(std::string(600, 'x')); },
-        "TEXT_TOO_LONG", "600 bytes");
-    row(
-        "no app id", "workflows", [](auto& c) { c.mutable_config()->add_workflows(); },
-        "BAD_CONFIG", "app_id");
-    row(
-        "workflow twice", "workflows",
-        [](auto& c) {
-          for (int i = 0; i < 2; ++i)
-            *c.mutable_config()->add_workflows() = MakeWorkflow("app", {"a"});
-        },
-        "BAD_CONFIG", "workflows[app]");
-    pool("no set name", "", kPool, 1, 2, "workflow_sets[].name");
-    pool("no pool", "default", "", 1, 2, ".pool");
-    pool("unknown pool", "default", "c/wan/tiny", 1, 2, "the pools are a/wan/tiny, b/wan/tiny");
-    pool("crossed", "default", kPool, 3, 2, "max_instances");
-    pool("negative", "default", kPool, -1, 0, "min_instances");
-    pool("below the workflows", "default", kOtherPool, 0, 1, "below the minimum of 2");
-    row(
-        "pool twice", "workflow_sets",
-        [](auto& c) {
-          AddPool(*c.mutable_config(), "default", kPool, 1, 2);
-          AddPool(*c.mutable_config(), "default", kPool, 1, 3);
-        },
-        "BAD_CONFIG", "twice");
-    row(
-        "set twice", "workflow_sets",
-        [](auto& c) {
-          for (int i = 0; i < 2; ++i) c.mutable_config()->add_workflow_sets()->set_name("far");
-        },
-        "BAD_CONFIG", "workflow_sets[far]");
-    row(
-        "pool of a workflow that goes", "workflow_sets",
-        [](auto& c) {
-          c.add_sections("workflows");
-          AddPool(*c.mutable_config(), "default", kPool, 1, 2);
-        },
-        "BAD_CONFIG", "there are no pools");
-    row(
-        "below use", "workflow_sets",
-        [](auto& c) { AddPool(*c.mutable_config(), "default", kPool, 1, 2); }, "BELOW_USE",
-        "3 instances");
-    row(
-        "large settings", "alerts",
-        [](auto& c) {
-          c.mutable_config()->add_alerts()->set_text(
-              std::string(StateMachine::kMaxSettingsBytes, 'x'));
-        },
-        "STATE_FULL", "alerts");
-    row(
-        "large workflows", "workflows",
-        [](auto& c) {
-          *c.mutable_config()->add_workflows() = MakeWorkflow("app", {"a"});
-          c.mutable_config()->mutable_workflows(0)->set_display_name(
-              std::string(StateMachine::kMaxBytes, 'x'));
-        },
-        "STATE_FULL", "bytes");
-    row(
-        "too many workflows", "workflows",
-        [](auto& c) {
-          for (std::size_t i = 0; i <= StateMachine::kMaxWorkflows; ++i)
-            c.mutable_config()->add_workflows()->set_app_id(absl::StrCat("app-", i));
-        },
-        "TOO_MANY_WORKFLOWS", "1024");
-    row(
-        "too many pools", "workflow_sets",
-        [](auto& c) {
-          for (std::size_t i = 0; i <= StateMachine::kMaxPoolLimits; ++i)
-            AddPool(*c.mutable_config(), absl::StrCat("set-", i), kPool, 1, 4);
-        },
-        "TOO_MANY_LIMITS", "1024");
+    AddBadSections();
+    AddBadPools();
+    AddTooMuch();
   }
   void BadInput_ChangesNothing() {
     QFETCH(const QByteArray, change);

@@ -139,7 +139,13 @@ class StateTest : public QObject {
       const std::uint64_t epoch = machine.epoch();
       const std::map<std::string, std::string> before = TablesOf(machine);
       const std::map<std::string, std::uint64_t> epochs_before = EpochsOf(machine);
-      const v1::Command command = RandomCommand(random, machine);
+      // A set is counted apart from its first change on, so each gets one.
+      v1::Command command = RandomCommand(random, machine);
+      if (const std::uint64_t number = i - switches; number < kSets.size()) {
+        v1::Node node = MakeNode(absl::StrCat("of-", kSets[number]), v1::PROXY);
+        node.set_workflow_set(kSets[number]);
+        command = RegisterCommand(node);
+      }
       machine.Apply(i + 1, command, i < switches ? 2 : 3);
       const std::map<std::string, std::string> after = TablesOf(machine);
       const bool counts_itself =

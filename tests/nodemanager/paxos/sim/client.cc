@@ -96,7 +96,7 @@ void Clients::End(std::size_t index, Nanos returned, std::uint64_t before) {
   const Request& request = client.request;
   std::vector<Operation>& history = histories_.back();
   history.push_back({request.kind, request.client, request.key, request.expected, request.written,
-                      before, client.called, returned});
+                     before, client.called, returned});
   if (c_.trace.on()) c_.trace.Line(c_.now, "client", Describe(history.back()));
   client.busy = false;
   SetTimer(index, c_.random.Exponential(c_.plan.think));

@@ -14,17 +14,17 @@ namespace onepiece::paxos::sim {
 
 struct Event {
   enum class Kind : std::uint8_t {
-    kMessage,  ///< Arrives at host `node`. `argument` is its place in the network.
-    kRequest,  ///< Arrives at host `node`. `argument` is its place in the network.
-    kReply,    ///< Arrives at client `node`. `argument` is its place in the network.
-    kTimer,    ///< Fires at host `node`. `argument` is its generation, as in the next three.
-    kDisk,     ///< The write of host `node` is durable.
-    kWake,     ///< Host `node` goes on, or starts.
-    kClient,   ///< The timer of client `node` fires.
-    kFault,    ///< The next fault is due.
+    kMessage,   ///< Arrives at host `node`. `argument` is its place in the network.
+    kRequest,   ///< Arrives at host `node`. `argument` is its place in the network.
+    kReply,     ///< Arrives at client `node`. `argument` is its place in the network.
+    kTimer,     ///< Fires at host `node`. `argument` is its generation, as in the next three.
+    kDisk,      ///< The write of host `node` is durable.
+    kWake,      ///< Host `node` goes on, or starts.
+    kClient,    ///< The timer of client `node` fires.
+    kFault,     ///< The next fault is due.
     kDisaster,  ///< The disaster of Plan::disasters number `argument` happens.
-    kAttack,   ///< The second half of a lease attack is due. Host `node` wants to lead.
-    kPhase,    ///< The world looks whether the phase of the history is over.
+    kAttack,    ///< The second half of a lease attack is due. Host `node` wants to lead.
+    kPhase,     ///< The world looks whether the phase of the history is over.
   };
   Nanos at = 0;
   std::uint64_t order = 0;  ///< Events at one instant happen in the order of Push().

@@ -40,9 +40,9 @@ void World::MakeBackup() {
   const std::vector<std::uint32_t> acknowledged = clients_.acknowledged();
   for (std::uint32_t client = 0; client < acknowledged.size(); ++client) {
     if (host.toy().last_number(client) >= acknowledged[client]) continue;
-    c_.invariants.Fail(Invariants::kAcknowledged,
-                       absl::StrCat("the backup lacks command ", acknowledged[client],
-                                    " of client ", client));
+    c_.invariants.Fail(
+        Invariants::kAcknowledged,
+        absl::StrCat("the backup lacks command ", acknowledged[client], " of client ", client));
   }
 }
 
@@ -100,7 +100,8 @@ void World::Recover() {
   survivor.Crash(c_.random.Chance(0.5) ? Unsynced::kKept : Unsynced::kLost);
   const DurableState& disk = survivor.disk().state();
   Machine machine = Machine::Load(c_.plan.real_state, disk.snapshot.state.get());
-  Snapshot beginning{.index = std::max(disk.snapshot.index, disk.chosen), .members = {}, .state = {}};
+  Snapshot beginning{
+      .index = std::max(disk.snapshot.index, disk.chosen), .members = {}, .state = {}};
   for (const AcceptedEntry& accepted : disk.log) {
     if (accepted.slot <= disk.snapshot.index) continue;
     if (accepted.entry.kind == LogEntry::Kind::kCommand)

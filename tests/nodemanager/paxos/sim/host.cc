@@ -245,7 +245,7 @@ void Host::Serve(const Request& request, Outputs& out) {
   if (request.kind == Operation::Kind::kRead) return Read(request, out);
   const auto slot =
       replica_->Propose(local(), machine_.Encode(request, replica_->common_version(), c_.random),
-                                      replica_->common_version(), out);
+                        replica_->common_version(), out);
   if (!slot.ok()) return Refuse(request, Reply::Kind::kLater);
   waiting_[request.client] = request.number;
 }

@@ -89,9 +89,9 @@ std::optional<Machine::Done> Machine::Apply(const std::string& payload, WorldMut
     return std::nullopt;
   }
   const Request request = ToyState::Decode(payload);
-  return Done{request, toy_.Apply(request, mutant == WorldMutant::kForgetRetries
-                                               ? Retries::kForgotten
-                                               : Retries::kRemembered)};
+  return Done{request,
+              toy_.Apply(request, mutant == WorldMutant::kForgetRetries ? Retries::kForgotten
+                                                                        : Retries::kRemembered)};
 }
 
 void Machine::ApplyReal(std::string_view bytes) {
@@ -101,8 +101,7 @@ void Machine::ApplyReal(std::string_view bytes) {
   v1::Command command;
   ONEPIECE_CHECK(command.ParseFromString(std::string(bytes.substr(sizeof(version)))));
   const std::uint64_t revision = real_->revision(), epoch = real_->epoch();
-  const v1::CommandResult result =
-      real_->Apply(real_->applied_index() + 1, command, version);
+  const v1::CommandResult result = real_->Apply(real_->applied_index() + 1, command, version);
   if (real_->revision() < revision || real_->epoch() < epoch) wrong_ = "a counter has fallen";
   if (command.has_begin_generation() &&
       (result.code() != 0 || base::GenerationOf(real_->epoch()) <= base::GenerationOf(epoch)))

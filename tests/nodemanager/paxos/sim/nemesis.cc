@@ -29,8 +29,8 @@ bool Nemesis::Suffice(const std::vector<std::size_t>& hosts, const std::vector<R
     const auto voters = std::count_if(hosts.begin(), hosts.end(), [&](std::size_t index) {
       return members.Votes(hosts_[index].id());
     });
-    const auto more = static_cast<std::size_t>(std::count_if(
-        gone.begin(), gone.end(), [&](ReplicaId id) { return !members.Votes(id); }));
+    const auto more = static_cast<std::size_t>(
+        std::count_if(gone.begin(), gone.end(), [&](ReplicaId id) { return !members.Votes(id); }));
     if (static_cast<std::size_t>(voters) < (members.voters() + more) / 2 + 1) return false;
   }
   return true;

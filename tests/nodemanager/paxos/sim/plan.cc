@@ -80,17 +80,35 @@ void DrawDisasters(std::uint64_t seed, Plan& plan) {
 }  // namespace
 
 const char* NameOf(Fault fault) {
-  static constexpr std::array<const char*, kFaultCount> names = {
-      "loss",          "duplicate",         "reorder",
-      "partition",     "one-way partition", "slow link",
-      "clog",          "late answers",      "crash",
-      "pause",         "pause in a read",   "upgrade",
-      "unsynced lost", "unsynced kept",     "corrupt disk",
-      "wiped disk",    "disk stall",        "disk full",
-      "drift",         "bad clock",         "lease attack",
-      "step down",     "add seat",          "remove seat",
-      "replace seat",  "twin loss",         "backup",
-      "restore",       "recover"};
+  static constexpr std::array<const char*, kFaultCount> names = {"loss",
+                                                                 "duplicate",
+                                                                 "reorder",
+                                                                 "partition",
+                                                                 "one-way partition",
+                                                                 "slow link",
+                                                                 "clog",
+                                                                 "late answers",
+                                                                 "crash",
+                                                                 "pause",
+                                                                 "pause in a read",
+                                                                 "upgrade",
+                                                                 "unsynced lost",
+                                                                 "unsynced kept",
+                                                                 "corrupt disk",
+                                                                 "wiped disk",
+                                                                 "disk stall",
+                                                                 "disk full",
+                                                                 "drift",
+                                                                 "bad clock",
+                                                                 "lease attack",
+                                                                 "step down",
+                                                                 "add seat",
+                                                                 "remove seat",
+                                                                 "replace seat",
+                                                                 "twin loss",
+                                                                 "backup",
+                                                                 "restore",
+                                                                 "recover"};
   return names[static_cast<std::size_t>(fault)];
 }
 
