@@ -18,7 +18,7 @@ inline constexpr base::Duration kCrowdLimit = std::chrono::seconds(60);
 /// How long the streams rest before a change. A leader of ours sends tables to n nodes once in n ×
 /// 0.1 ms at most, and a change that comes sooner would wait for that.
 constexpr base::Duration BetweenChanges(std::size_t nodes) {
-  return std::chrono::milliseconds(50) + nodes * base::Duration(std::chrono::microseconds(100));
+  return std::chrono::milliseconds(50) + nodes * base::Duration(std::chrono::microseconds(600));
 }
 
 struct ControlPlan {
