@@ -1,11 +1,13 @@
 #include "cluster/cli/config_output.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/base/utf8.h"
 #include "cluster/cli/plan_output.h"
 #include "cluster/config/enum_names.h"
+#include "cluster/config/scalar_field.h"
 #include "google/protobuf/descriptor.h"
 
 namespace onepiece::cli {
@@ -22,34 +24,16 @@ constexpr std::size_t kMaxReason = 200;
 // `index` -1 is the value of a field that is not repeated.
 Json ValueDocument(const Message& message, const FieldDescriptor& field, int index) {
   const Reflection& reflection = *message.GetReflection();
-  const auto value = [&](auto get, auto get_repeated) {
-    return index < 0 ? (reflection.*get)(message, &field)
-                     : (reflection.*get_repeated)(message, &field, index);
-  };
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return value(&Reflection::GetInt32, &Reflection::GetRepeatedInt32);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return value(&Reflection::GetInt64, &Reflection::GetRepeatedInt64);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return value(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return value(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64);
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return value(&Reflection::GetDouble, &Reflection::GetRepeatedDouble);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return value(&Reflection::GetFloat, &Reflection::GetRepeatedFloat);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return value(&Reflection::GetBool, &Reflection::GetRepeatedBool);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return value(&Reflection::GetString, &Reflection::GetRepeatedString);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return config::ShortEnumName(*value(&Reflection::GetEnum, &Reflection::GetRepeatedEnum));
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return MessageDocument(index < 0 ? reflection.GetMessage(message, &field)
-                                       : reflection.GetRepeatedMessage(message, &field, index));
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    return config::ShortEnumName(*(index < 0 ? reflection.GetEnum(message, &field)
+                                             : reflection.GetRepeatedEnum(message, &field, index)));
   }
-  return nullptr;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    return MessageDocument(index < 0 ? reflection.GetMessage(message, &field)
+                                     : reflection.GetRepeatedMessage(message, &field, index));
+  }
+  return config::VisitScalar<Json>(message, field, index,
+                                   [](auto value) { return Json(std::move(value)); });
 }
 
 Json FieldDocument(const Message& message, const FieldDescriptor& field) {

@@ -4,10 +4,13 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "cluster/config/enum_names.h"
+#include "cluster/config/scalar_field.h"
 #include "google/protobuf/descriptor.h"
 
 namespace onepiece::config {
@@ -47,37 +50,23 @@ std::string NumberText(Number number) {
 // Writes one value of a field that is not a message. `index` -1 is the value of a field that is not
 // repeated.
 std::string ScalarText(const Message& message, const FieldDescriptor& field, int index) {
-  const Reflection& reflection = *message.GetReflection();
-  const auto value = [&](auto get, auto get_repeated) {
-    return index < 0 ? (reflection.*get)(message, &field)
-                     : (reflection.*get_repeated)(message, &field, index);
-  };
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return NumberText(value(&Reflection::GetInt32, &Reflection::GetRepeatedInt32));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return NumberText(value(&Reflection::GetInt64, &Reflection::GetRepeatedInt64));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return NumberText(value(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return NumberText(value(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return NumberText(value(&Reflection::GetDouble, &Reflection::GetRepeatedDouble));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return NumberText(value(&Reflection::GetFloat, &Reflection::GetRepeatedFloat));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return value(&Reflection::GetBool, &Reflection::GetRepeatedBool) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_STRING:
-      return YamlScalar(value(&Reflection::GetString, &Reflection::GetRepeatedString));
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const int number = value(&Reflection::GetEnumValue, &Reflection::GetRepeatedEnumValue);
-      const EnumValueDescriptor* known = field.enum_type()->FindValueByNumber(number);
-      return known == nullptr ? NumberText(number) : YamlScalar(ShortEnumName(*known));
-    }
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      break;  // The callers write messages.
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    const Reflection& reflection = *message.GetReflection();
+    const int number = index < 0 ? reflection.GetEnumValue(message, &field)
+                                 : reflection.GetRepeatedEnumValue(message, &field, index);
+    const EnumValueDescriptor* known = field.enum_type()->FindValueByNumber(number);
+    return known == nullptr ? NumberText(number) : YamlScalar(ShortEnumName(*known));
   }
-  return "";
+  return VisitScalar<std::string>(message, field, index, [](const auto& value) -> std::string {
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, bool>) {
+      return value ? "true" : "false";
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      return YamlScalar(value);
+    } else {
+      return NumberText(value);
+    }
+  });
 }
 
 // Writes blocks. `indent` is the number of spaces before a key or the dash of an item.

@@ -76,10 +76,8 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
       std::find(kPrecisions.begin(), kPrecisions.end(), stage.precision()) == kPrecisions.end()) {
     return Bad(field + ".precision", "f32 (default), bf16 or f16");
   }
-  if (constexpr std::array kDevices = {"", "cpu", "cuda"};
-      std::find(kDevices.begin(), kDevices.end(), stage.device()) == kDevices.end()) {
+  if (!IsDeviceKind(stage.device()))
     return Bad(field + ".device", "cpu, cuda, or none (any device)");
-  }
   if (stage.device_memory_bytes() < 0 || stage.device_memory_bytes() > kMaxDeviceMemory) {
     return Bad(field + ".device_memory_bytes", absl::StrCat("0 (any) to ", kMaxDeviceMemory));
   }
@@ -302,6 +300,8 @@ absl::Status CheckCosts(const v1::Workflow& workflow) {
 }
 
 }  // namespace
+
+bool IsDeviceKind(std::string_view kind) { return kind.empty() || kind == "cpu" || kind == "cuda"; }
 
 absl::Status CheckWorkflow(const v1::Workflow& workflow) {
   if (!IsName(workflow.app_id(), "-"))

@@ -1,7 +1,6 @@
 #include "nodemanager/service/config_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <functional>
 #include <map>
@@ -65,8 +64,7 @@ absl::Status CheckPool(const std::string& field, const v1::PoolConfig& pool) {
     return BadConfig(field + ".max_instances", absl::StrCat("0 to ", kMaxPoolInstances));
   if (pool.max_instances() != 0 && pool.max_instances() < pool.min_instances())
     return BadConfig(field + ".max_instances", "below min_instances");
-  if (constexpr std::array kDevices = {"", "cpu", "cuda"};
-      std::find(kDevices.begin(), kDevices.end(), pool.device()) == kDevices.end())
+  if (!workflow::IsDeviceKind(pool.device()))
     return BadConfig(field + ".device", "cpu, cuda, or none (as the workflows say)");
   if (pool.device_memory_bytes() < 0 || pool.device_memory_bytes() > kMaxPoolDeviceMemory)
     return BadConfig(field + ".device_memory_bytes",

@@ -180,15 +180,21 @@ ReplicatedLogOptions::Observers MakeObservers(telemetry::Metrics& metrics) {
   prometheus::Histogram& applies =
       metrics.Histogram("onepiece_nodemanager_apply_duration_seconds",
                         "Applying what was chosen together", telemetry::DurationBuckets());
+  // The log calls this for every answer of a peer, on its one thread, so each histogram is looked
+  // up once.
+  const auto round_trips = std::make_shared<std::map<std::string, prometheus::Histogram*>>();
   return {.sync = [&syncs](base::Duration took) { syncs.Observe(base::ToSeconds(took)); },
           .apply = [&applies](base::Duration took) { applies.Observe(base::ToSeconds(took)); },
           .round_trip =
-              [&metrics](const std::string& peer, base::Duration took) {
-                metrics
-                    .Histogram("onepiece_nodemanager_network_peer_round_trip_time_seconds",
-                               "From the leader's message to the peer's answer, its sync included",
-                               telemetry::DurationBuckets(), {{"peer", peer}})
-                    .Observe(base::ToSeconds(took));
+              [&metrics, round_trips](const std::string& peer, base::Duration took) {
+                prometheus::Histogram*& known = (*round_trips)[peer];
+                if (known == nullptr) {
+                  known = &metrics.Histogram(
+                      "onepiece_nodemanager_network_peer_round_trip_time_seconds",
+                      "From the leader's message to the peer's answer, its sync included",
+                      telemetry::DurationBuckets(), {{"peer", peer}});
+                }
+                known->Observe(base::ToSeconds(took));
               }};
 }
 

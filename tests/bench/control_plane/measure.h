@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "nodemanager/service/watches.h"
 #include "tests/bench/consensus/group.h"
 #include "tests/bench/control_plane/crowd.h"
 
@@ -15,10 +16,10 @@ namespace onepiece::bench {
 /// How long all nodes may take for what they usually do at once.
 inline constexpr base::Duration kCrowdLimit = std::chrono::seconds(60);
 
-/// How long the streams rest before a change. A leader of ours sends tables to n nodes once in n ×
-/// 0.1 ms at most, and a change that comes sooner would wait for that.
+/// How long the streams rest before a change. A leader of ours sends tables to many nodes only so
+/// often, and a change that comes sooner would wait for that.
 constexpr base::Duration BetweenChanges(std::size_t nodes) {
-  return std::chrono::milliseconds(50) + nodes * base::Duration(std::chrono::microseconds(600));
+  return std::chrono::milliseconds(50) + nodes * nodemanager::Watches::kPausePerTable;
 }
 
 struct ControlPlan {
