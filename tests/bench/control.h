@@ -65,6 +65,7 @@ struct Control {
 
   SharedFlag stop;      ///< Producers end their loop.
   SharedFlag finished;  ///< `result` is complete.
+  SharedFlag drained;   ///< The receiver has the end mark of every sender.
   double result = 0;
   alignas(128) SharedFlag doorbell;
   std::array<Line, 2> lines;

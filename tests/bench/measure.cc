@@ -233,7 +233,7 @@ void CleanUp(const std::string& name) {
   for (const char* end : {".zmq", ".back.zmq", ".grpc"}) unlink(("/tmp/" + name + end).c_str());
 }
 
-void RunRole(Port& port, Role role, const Measurement& what, Control& control) {
+void RunKind(Port& port, Role role, const Measurement& what, Control& control) {
   const bool sends = role == Role::kProducer;
   switch (what.kind) {
     case Kind::kStream:
@@ -245,6 +245,12 @@ void RunRole(Port& port, Role role, const Measurement& what, Control& control) {
     case Kind::kIdle:
       return sends ? SendIdle(port, what, control) : ReceiveIdle(port, what, control);
   }
+}
+
+// Every kind ends when the receiver has the end marks.
+void RunRole(Port& port, Role role, const Measurement& what, Control& control) {
+  RunKind(port, role, what, control);
+  if (role == Role::kConsumer || role == Role::kPong) control.drained.Set();
 }
 
 }  // namespace

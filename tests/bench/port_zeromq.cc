@@ -15,7 +15,7 @@ constexpr std::size_t kLendBytes = 4096;
 
 class ZeroMqPort final : public Port {
  public:
-  explicit ZeroMqPort(const Link& link) {
+  explicit ZeroMqPort(const Link& link) : control_(link.control) {
     const std::string to_consumer = "ipc:///tmp/" + link.name + ".zmq";
     const std::string to_ping = "ipc:///tmp/" + link.name + ".back.zmq";
     const int depth = static_cast<int>(QueueDepth(link.message_bytes));
@@ -51,9 +51,11 @@ class ZeroMqPort final : public Port {
   }
 
   void Flush() override {
+    // ZeroMQ loses the last messages of a socket that closes while its receiver's queue is full,
+    // whatever its linger period is (libzmq issue 4660).
+    control_->drained.Await();
     push_.close();
     pull_.close();
-    // Waits for the messages under way.
     context_.close();
   }
 
@@ -70,6 +72,7 @@ class ZeroMqPort final : public Port {
     push_.connect(address);
   }
 
+  const Control* control_;
   zmq::context_t context_;
   zmq::socket_t pull_;
   zmq::socket_t push_;
