@@ -137,8 +137,9 @@ class NodeAgent::Impl {
                   Backoff& backoff, std::string_view what, Open open, Take take);
   void LetReportsSearch(const std::stop_token& stop, base::Duration limit, std::uint64_t found);
   std::uint64_t KnownEpoch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<const Routing> MakeRouting(const std::shared_ptr<const Routing>& known,
-                                             v1::RoutingTable table) const;
+  std::shared_ptr<const Routing> MakeRouting(const Routing& known, v1::RoutingTable table) const;
+  std::optional<bool> IsNext(const v1::RoutingTable& table, const Routing& known)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TakeRouting(v1::RoutingTable table, const std::string& of_set);
   void Follow(const std::string& workflow_set);
   void CancelStreams(Stream kind);
@@ -581,44 +582,57 @@ std::uint64_t NodeAgent::Impl::KnownEpoch() const {
 }
 
 // Returns null when the table tells changes of another one than `known`.
-std::shared_ptr<const Routing> NodeAgent::Impl::MakeRouting(
-    const std::shared_ptr<const Routing>& known, v1::RoutingTable table) const {
-  SharedRoutings* const shared = options_.tables.get();
-  if (table.base_epoch() == 0) {
-    return shared != nullptr ? shared->Whole(std::move(table))
-                             : std::make_shared<const Routing>(std::move(table));
+std::shared_ptr<const Routing> NodeAgent::Impl::MakeRouting(const Routing& known,
+                                                            v1::RoutingTable table) const {
+  const auto make = [&]() -> std::shared_ptr<const Routing> {
+    if (table.base_epoch() == 0) return std::make_shared<const Routing>(std::move(table));
+    auto changed = ChangedRouting(known, table);
+    return changed.ok() ? *std::move(changed) : nullptr;
+  };
+  return options_.tables != nullptr
+             ? options_.tables->Get(table.workflow_set(), table.epoch(), make)
+             : make();
+}
+
+// Returns whether to make the table, given the one that is known. False: it is taken already, or
+// refused. nullopt: it tells changes of another one than this node has.
+std::optional<bool> NodeAgent::Impl::IsNext(const v1::RoutingTable& table, const Routing& known) {
+  if (table.base_epoch() != 0) {
+    if (KnownEpoch() != table.base_epoch()) return std::nullopt;
+    if (table.epoch() == table.base_epoch()) return false;
   }
-  auto changed = shared != nullptr ? shared->Changed(known, table) : ChangedRouting(*known, table);
-  return changed.ok() ? *std::move(changed) : nullptr;
+  // A replica that lags behind must not bring dead nodes back.
+  if (!any_epoch_ && table.epoch() < known.epoch()) {
+    if (!refused_older_) {
+      spdlog::warn(
+          "routing table of epoch {} is refused, {} is known: the replica lags behind, or a copy "
+          "of its database was put back by hand and this node must be restarted",
+          base::FormatEpoch(table.epoch()), base::FormatEpoch(known.epoch()));
+    }
+    refused_older_ = true;
+    return false;
+  }
+  refused_older_ = false;
+  return !has_routing_ || any_epoch_ || table.epoch() != known.epoch();
 }
 
 // Returns false when the table tells changes of another one than this node has.
 bool NodeAgent::Impl::TakeRouting(v1::RoutingTable table, const std::string& of_set) {
-  std::shared_ptr<const Routing> fresh;
+  std::shared_ptr<const Routing> known;
   {
     const base::MutexLock lock(mutex_);
     if (of_set != followed_set_) return true;
-    const std::shared_ptr<const Routing> known = view_.routing();
-    const std::uint64_t epoch = table.epoch();
-    if (table.base_epoch() != 0) {
-      if (KnownEpoch() != table.base_epoch()) return false;
-      if (epoch == table.base_epoch()) return true;
-    }
-    // A replica that lags behind must not bring dead nodes back.
-    if (!any_epoch_ && epoch < known->epoch()) {
-      if (!refused_older_) {
-        spdlog::warn(
-            "routing table of epoch {} is refused, {} is known: the replica lags behind, or a copy "
-            "of its database was put back by hand and this node must be restarted",
-            base::FormatEpoch(epoch), base::FormatEpoch(known->epoch()));
-      }
-      refused_older_ = true;
-      return true;
-    }
-    refused_older_ = false;
-    if (has_routing_ && !any_epoch_ && epoch == known->epoch()) return true;
-    fresh = MakeRouting(known, std::move(table));
-    if (fresh == nullptr) return false;
+    known = view_.routing();
+    const std::optional<bool> next = IsNext(table, *known);
+    if (!next || !*next) return next.has_value();
+  }
+  // The table of a large cluster takes long to make. Reports go on meanwhile, or the node would
+  // count as dead when many tables come.
+  const std::shared_ptr<const Routing> fresh = MakeRouting(*known, std::move(table));
+  if (fresh == nullptr) return false;
+  {
+    const base::MutexLock lock(mutex_);
+    if (view_.routing() != known) return true;  // Follow() came in between, and ends this stream.
     any_epoch_ = false;
     has_routing_ = true;
     view_.SetRouting(fresh);

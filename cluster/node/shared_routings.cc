@@ -14,44 +14,18 @@ absl::StatusOr<std::shared_ptr<const Routing>> ChangedRouting(const Routing& bas
   return std::make_shared<const Routing>(std::move(whole));
 }
 
-std::shared_ptr<const Routing> SharedRoutings::Find(const Routing* base,
-                                                    const std::string& message) const {
-  for (const Made& made : kept_) {
-    // A base that is gone equals none, because the caller holds its own.
-    if (made.base.lock().get() == base && made.message == message) return made.result;
-  }
-  return nullptr;
-}
-
-void SharedRoutings::Keep(Made made) {
-  ++made_;
-  kept_.push_front(std::move(made));
-  if (kept_.size() > kKept) kept_.pop_back();
-}
-
-absl::StatusOr<std::shared_ptr<const Routing>> SharedRoutings::Changed(
-    const std::shared_ptr<const Routing>& base, const v1::RoutingTable& delta) {
-  std::string message = delta.SerializeAsString();
+std::shared_ptr<const Routing> SharedRoutings::Get(const std::string& workflow_set,
+                                                   std::uint64_t epoch, const Make& make) {
   // The lock is held while the table is made, so that the others find it.
   const base::MutexLock lock(mutex_);
-  if (auto found = Find(base.get(), message); found != nullptr) return found;
-  ONEPIECE_ASSIGN_OR_RETURN(std::shared_ptr<const Routing> result, ChangedRouting(*base, delta));
-  Keep({.base = base, .message = std::move(message), .result = result});
-  return result;
-}
-
-std::shared_ptr<const Routing> SharedRoutings::Whole(v1::RoutingTable table) {
-  std::string message = table.SerializeAsString();
-  const base::MutexLock lock(mutex_);
-  if (auto found = Find(nullptr, message); found != nullptr) return found;
-  auto result = std::make_shared<const Routing>(std::move(table));
-  Keep({.base = {}, .message = std::move(message), .result = result});
-  return result;
-}
-
-std::size_t SharedRoutings::made() const {
-  const base::MutexLock lock(mutex_);
-  return made_;
+  for (const auto& kept : kept_) {
+    if (kept->epoch() == epoch && kept->table().workflow_set() == workflow_set) return kept;
+  }
+  std::shared_ptr<const Routing> made = make();
+  if (made == nullptr) return nullptr;
+  kept_.push_front(made);
+  if (kept_.size() > kKept) kept_.pop_back();
+  return made;
 }
 
 }  // namespace onepiece::node

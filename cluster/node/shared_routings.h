@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,38 +21,28 @@ namespace onepiece::node {
 absl::StatusOr<std::shared_ptr<const Routing>> ChangedRouting(const Routing& base,
                                                               const v1::RoutingTable& delta);
 
-/// A process with hundreds of light nodes gets each change hundreds of times. The first of its
-/// nodes makes the new table, and the others that have the same table and get the same bytes take
-/// that one. A process with one node needs no such object.
+/// A process with hundreds of light nodes is told of each change hundreds of times, and its nodes
+/// come to the new table from different ones. The first of them makes it, and the others take that
+/// one: a cluster has one table for a set and an epoch. A process with one node needs no such
+/// object.
 ///
+/// REQUIRES: the nodes belong to one cluster.
 /// Threading: thread-safe.
 /// Blocking: while another node makes a table.
 /// Bounds: it keeps kKept tables at most.
 class SharedRoutings {
  public:
-  static constexpr std::size_t kKept = 4;
+  static constexpr std::size_t kKept = 8;
+  using Make = std::function<std::shared_ptr<const Routing>()>;
 
-  /// `base` is not null.
-  /// Errors: those of ChangedRouting().
-  absl::StatusOr<std::shared_ptr<const Routing>> Changed(const std::shared_ptr<const Routing>& base,
-                                                         const v1::RoutingTable& delta);
-  std::shared_ptr<const Routing> Whole(v1::RoutingTable table);
-  /// How many tables were made.
-  [[nodiscard]] std::size_t made() const;
+  /// Returns the table of this set and epoch. If no node has made it yet, `make` does. What `make`
+  /// returns is returned, and a null pointer is not kept.
+  std::shared_ptr<const Routing> Get(const std::string& workflow_set, std::uint64_t epoch,
+                                     const Make& make);
 
  private:
-  struct Made {
-    std::weak_ptr<const Routing> base;  // Empty: the message was a whole table.
-    std::string message;                // Serialised.
-    std::shared_ptr<const Routing> result;
-  };
-  std::shared_ptr<const Routing> Find(const Routing* base, const std::string& message) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Keep(Made made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  mutable base::Mutex mutex_;
-  std::deque<Made> kept_ ABSL_GUARDED_BY(mutex_);  // Newest first.
-  std::size_t made_ ABSL_GUARDED_BY(mutex_) = 0;
+  base::Mutex mutex_;
+  std::deque<std::shared_ptr<const Routing>> kept_ ABSL_GUARDED_BY(mutex_);  // Newest first.
 };
 
 }  // namespace onepiece::node

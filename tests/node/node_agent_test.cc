@@ -7,11 +7,14 @@
 #include <QtTest>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <optional>
+#include <thread>
 
 #include "cluster/base/generation.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "cluster/node/shared_routings.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
@@ -232,6 +235,40 @@ class NodeAgentTest : public QObject {
     agent.Start();
     QVERIFY(!manager_->WaitReport([](const auto& report) { return report.routing_epoch() == 7; })
                  .empty());
+  }
+
+  // A node whose reports wait for its tables is dead before the tables of a storm are made.
+  void Report_GoesOnWhileATableIsMade() {
+    const std::int64_t many = 10;
+    const auto tables = std::make_shared<SharedRoutings>();
+    std::promise<void> held, enough;
+    std::jthread slow([&] {
+      (void)tables->Get("other", 1, [&]() -> std::shared_ptr<const Routing> {
+        held.set_value();
+        enough.get_future().wait();
+        return nullptr;
+      });
+    });
+    held.get_future().wait();
+    manager_->WantReports(20);
+    manager_->Publish(3);
+    ClusterView view;
+    NodeAgentOptions options = Options({served_->server.address()});
+    options.tables = tables;
+    NodeAgent agent(std::move(options), view);
+    agent.SetLoadSource([reports = 0]() mutable {
+      v1::NodeLoad load;
+      load.set_queued_jobs(++reports);
+      return load;
+    });
+    agent.Start();
+    const auto reports = manager_->WaitReport(
+        [&](const auto& report) { return report.load().queued_jobs() >= many; });
+    enough.set_value();
+    QVERIFY(!reports.empty());
+    QCOMPARE(reports.back().routing_epoch(), std::uint64_t{0});
+    QVERIFY(agent.WaitReady(seconds(10)).ok());
+    QCOMPARE(view.routing()->epoch(), std::uint64_t{3});
   }
 
   void Report_BringsCapacity() {

@@ -2,25 +2,17 @@
 
 #include <QtTest>
 
-#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::node {
 namespace {
 
-v1::RoutingTable TableOf(std::uint64_t epoch, const std::string& node_id) {
+std::shared_ptr<const Routing> SharedTable(std::uint64_t epoch,
+                                           const std::string& set = "default") {
   v1::RoutingTable table;
   table.set_epoch(epoch);
-  v1::Endpoint& node = *table.add_alive();
-  node.set_node_id(node_id);
-  node.set_incarnation(1);
-  return table;
-}
-
-v1::RoutingTable DeltaOf(std::uint64_t base_epoch, const std::string& node_id) {
-  v1::RoutingTable delta = TableOf(base_epoch + 1, node_id);
-  delta.set_base_epoch(base_epoch);
-  return delta;
+  table.set_workflow_set(set);
+  return std::make_shared<const Routing>(std::move(table));
 }
 
 }  // namespace
@@ -28,41 +20,41 @@ v1::RoutingTable DeltaOf(std::uint64_t base_epoch, const std::string& node_id) {
 class SharedRoutingsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  void SameTableAndSameChange_AreMadeOnce() {
+  void OneTable_IsMadeOnce() {
     SharedRoutings shared;
-    const auto first = shared.Whole(TableOf(1, "a"));
-    QCOMPARE(shared.Whole(TableOf(1, "a")), first);
-    const auto second = shared.Changed(first, DeltaOf(1, "b"));
-    QVERIFY(second.ok());
-    QCOMPARE(shared.Changed(first, DeltaOf(1, "b")).value(), *second);
-    QCOMPARE(shared.made(), std::size_t{2});
-    QCOMPARE((*second)->epoch(), std::uint64_t{2});
-    QVERIFY((*second)->IsAlive("a", 1) && (*second)->IsAlive("b", 1));
+    int made = 0;
+    const auto make = [&] {
+      ++made;
+      return SharedTable(7);
+    };
+    const auto first = shared.Get("default", 7, make);
+    QCOMPARE(shared.Get("default", 7, make), first);
+    QCOMPARE(made, 1);
   }
 
-  void OtherTableOrOtherChange_IsNotTakenForIt() {
+  void OtherEpochOrOtherSet_IsAnotherTable() {
     SharedRoutings shared;
-    const auto first = shared.Whole(TableOf(1, "a"));
-    QVERIFY(shared.Whole(TableOf(1, "z")) != first);
-    QVERIFY(shared.Changed(first, DeltaOf(1, "b")).value()->IsAlive("b", 1));
-    QVERIFY(shared.Changed(first, DeltaOf(1, "c")).value()->IsAlive("c", 1));
-    // The same epochs in another cluster.
-    const auto other = std::make_shared<const Routing>(TableOf(1, "z"));
-    const auto changed = shared.Changed(other, DeltaOf(1, "b"));
-    QVERIFY((*changed)->IsAlive("z", 1) && !(*changed)->IsAlive("a", 1));
+    const auto first = shared.Get("default", 7, [] { return SharedTable(7); });
+    const auto later = shared.Get("default", 8, [] { return SharedTable(8); });
+    const auto other = shared.Get("night", 7, [] { return SharedTable(7, "night"); });
+    QVERIFY(later != first && other != first);
+    QCOMPARE(later->epoch(), std::uint64_t{8});
+    QCOMPARE(other->table().workflow_set(), std::string("night"));
   }
 
-  void ChangeOfAnotherTable_IsRefused() {
+  void WhatCannotBeMade_IsTriedByTheNextNode() {
     SharedRoutings shared;
-    const auto first = shared.Whole(TableOf(1, "a"));
-    QCOMPARE(Reason(shared.Changed(first, DeltaOf(2, "b")).status()), std::string("OTHER_BASE"));
-    QCOMPARE(shared.made(), std::size_t{1});
+    QVERIFY(shared.Get("default", 7, []() -> std::shared_ptr<const Routing> { return nullptr; }) ==
+            nullptr);
+    QVERIFY(shared.Get("default", 7, [] { return SharedTable(7); }) != nullptr);
   }
 
   void OldTables_AreLetGo() {
     SharedRoutings shared;
-    const std::weak_ptr<const Routing> first = shared.Whole(TableOf(1, "a"));
-    for (std::size_t i = 0; i < SharedRoutings::kKept; ++i) (void)shared.Whole(TableOf(2 + i, "a"));
+    const std::weak_ptr<const Routing> first =
+        shared.Get("default", 1, [] { return SharedTable(1); });
+    for (std::uint64_t i = 0; i < SharedRoutings::kKept; ++i)
+      (void)shared.Get("default", 2 + i, [&] { return SharedTable(2 + i); });
     QVERIFY(first.expired());
   }
 };
