@@ -19,43 +19,26 @@ grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
 }
 
 void RoutingHistory::Update(v1::RoutingTable table) {
-  whole_.reset();
-  if (!table_ || table.epoch() <= table_->epoch()) {
-    deltas_.clear();
-    delta_bytes_ = 0;
-  } else {
-    const v1::RoutingTable delta = node::MakeRoutingDelta(*table_, table);
-    deltas_.push_back({.from = table_->epoch(),
-                       .to = table.epoch(),
-                       .bytes = ToBytes(delta),
-                       .size = delta.ByteSizeLong()});
-    delta_bytes_ += deltas_.back().size;
-    const std::size_t limit = table.ByteSizeLong();
-    for (; delta_bytes_ > limit && !deltas_.empty(); deltas_.pop_front())
-      delta_bytes_ -= deltas_.front().size;
-  }
-  table_ = std::move(table);
+  next_.clear();
+  if (!tables_.empty() && table.epoch() <= tables_.front().epoch()) tables_.clear();
+  tables_.push_front(std::move(table));
+  if (tables_.size() > kKept) tables_.pop_back();
 }
 
 RoutingHistory::Message RoutingHistory::Next(std::uint64_t known) {
-  if (known == 0) return Whole();
-  if (known == table_->epoch()) {
-    v1::RoutingTable same;
-    same.set_epoch(known);
-    same.set_base_epoch(known);
-    same.set_workflow_set(table_->workflow_set());
-    return {ToBytes(same), known};
-  }
-  // Most watchers have the table before the newest one.
-  const auto delta = std::find_if(deltas_.rbegin(), deltas_.rend(),
-                                  [&](const Delta& each) { return each.from == known; });
-  if (delta == deltas_.rend()) return Whole();
-  return {delta->bytes, delta->to};
+  const v1::RoutingTable& newest = tables_.front();
+  const auto from = std::ranges::find(tables_, known, &v1::RoutingTable::epoch);
+  if (known == 0 || from == tables_.end()) return Whole();
+  const auto [made, is_new] = next_.try_emplace(known);
+  if (is_new) made->second = ToBytes(node::MakeRoutingDelta(*from, newest));
+  if (made->second.Length() >= Whole().bytes.Length()) return Whole();
+  return {made->second, newest.epoch()};
 }
 
 RoutingHistory::Message RoutingHistory::Whole() {
-  if (!whole_) whole_ = ToBytes(*table_);
-  return {*whole_, table_->epoch(), true};
+  const auto [made, is_new] = next_.try_emplace(0);
+  if (is_new) made->second = ToBytes(tables_.front());
+  return {made->second, tables_.front().epoch(), true};
 }
 
 }  // namespace onepiece::nodemanager

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 
 #include "google/protobuf/message_lite.h"
@@ -13,19 +14,23 @@
 
 namespace onepiece::nodemanager {
 
-/// Keeps the newest table and the last changes. Each is serialised once, however many watch.
+/// Keeps the last tables. A watcher goes to the newest one in one step, however many it has missed,
+/// because each step costs it the making of a table. Each message is made and serialised once,
+/// however many watchers get it.
 ///
 /// Threading: thread-compatible.
-/// Bounds: the changes that it keeps are together no larger than the table. A watcher that has
-/// missed more gets the table.
+/// Bounds: kKept tables. A watcher that has none of them, or whose changes would be no shorter than
+/// the table, gets the table.
 class RoutingHistory {
  public:
+  static constexpr std::size_t kKept = 16;
+
   /// Takes a newer table, or the first one. The other direction is for a set whose epochs have
-  /// begun anew: it forgets the changes.
+  /// begun anew: it forgets the tables.
   void Update(v1::RoutingTable table);
   /// nullopt before the first table.
   [[nodiscard]] std::optional<std::uint64_t> epoch() const {
-    return table_ ? std::optional(table_->epoch()) : std::nullopt;
+    return tables_.empty() ? std::nullopt : std::optional(tables_.front().epoch());
   }
 
   struct Message {
@@ -33,25 +38,17 @@ class RoutingHistory {
     std::uint64_t epoch = 0;  ///< What the watcher has when it has taken it.
     bool whole = false;       ///< True for a whole table, false for a delta.
   };
-  /// The next message for a watcher that has the table of `known` (0: none). It gets a delta
-  /// when that is possible. To a watcher that has the newest table the delta says just that.
-  /// REQUIRES: there is a table.
+  /// Leads a watcher that has the table of `known` (0: none) to the newest one, by a delta when
+  /// that is possible. To a watcher that has the newest table the delta says just that. REQUIRES:
+  /// there is a table.
   [[nodiscard]] Message Next(std::uint64_t known);
   /// The whole table.
   /// REQUIRES: there is a table.
   [[nodiscard]] Message Whole();
 
  private:
-  struct Delta {
-    std::uint64_t from = 0, to = 0;
-    grpc::ByteBuffer bytes;
-    std::size_t size = 0;
-  };
-
-  std::optional<v1::RoutingTable> table_;
-  std::optional<grpc::ByteBuffer> whole_;  // Of table_, once somebody needed it.
-  std::deque<Delta> deltas_;               // Oldest first. Each begins where the one before ends.
-  std::size_t delta_bytes_ = 0;
+  std::deque<v1::RoutingTable> tables_;             // Newest first.
+  std::map<std::uint64_t, grpc::ByteBuffer> next_;  // To the newest table, by what is known.
 };
 
 /// The message as gRPC sends it.

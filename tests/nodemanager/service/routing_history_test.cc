@@ -36,24 +36,22 @@ v1::RoutingTable Parsed(RoutingHistory::Message message) {
 class RoutingHistoryTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
-  void Next_LeadsFromAnyKnownTableToTheNewest() {
+  void Next_LeadsFromAnyKnownTableToTheNewestInOneStep() {
     RoutingHistory history;
     QVERIFY(!history.epoch());
-    history.Update(TableOf(3, 50));
-    v1::RoutingTable late = Parsed(history.Next(0));
-    QCOMPARE(late.base_epoch(), std::uint64_t{0});
-    for (std::uint64_t epoch : {5, 6, 9})
+    const std::vector<std::uint64_t> epochs = {3, 5, 6, 9};
+    for (const std::uint64_t epoch : epochs)
       history.Update(TableOf(epoch, 50 + static_cast<int>(epoch)));
-    int deltas = 0;
-    while (late.epoch() != *history.epoch()) {
-      const v1::RoutingTable next = Parsed(history.Next(late.epoch()));
-      QVERIFY(next.base_epoch() != 0);
+    const std::string newest = base::CanonicalBytes(TableOf(9, 59));
+    for (const std::uint64_t epoch : epochs) {
+      v1::RoutingTable late = TableOf(epoch, 50 + static_cast<int>(epoch));
+      const v1::RoutingTable next = Parsed(history.Next(epoch));
+      QCOMPARE(next.base_epoch(), epoch);
       QVERIFY(node::ApplyRoutingDelta(next, late).ok());
-      ++deltas;
+      QCOMPARE(base::CanonicalBytes(late), newest);
     }
-    QCOMPARE(deltas, 3);
-    QCOMPARE(base::CanonicalBytes(late), base::CanonicalBytes(TableOf(9, 59)));
-    QCOMPARE(base::CanonicalBytes(Parsed(history.Whole())), base::CanonicalBytes(TableOf(9, 59)));
+    QCOMPARE(base::CanonicalBytes(Parsed(history.Next(0))), newest);
+    QCOMPARE(base::CanonicalBytes(Parsed(history.Whole())), newest);
   }
 
   void Next_ToWhomHasTheNewest_SaysJustThat() {
@@ -75,12 +73,21 @@ class RoutingHistoryTest : public QObject {
     }
   }
 
-  void Update_KeepsNoMoreChangesThanATableIsLarge() {
+  // Whoever has no node in its table hears all of them anyway.
+  void Next_ChangesAsLongAsTheTable_IsWhole() {
     RoutingHistory history;
-    // Each of these tables has other nodes than the one before, so each change is as large as one.
-    for (std::uint64_t epoch = 1; epoch <= 20; ++epoch)
-      history.Update(TableOf(epoch, epoch % 2 == 0 ? 100 : 0));
+    history.Update(TableOf(1, 0));
+    history.Update(TableOf(2, 100));
     QCOMPARE(Parsed(history.Next(1)).base_epoch(), std::uint64_t{0});
+  }
+
+  void Update_LetsOldTablesGo() {
+    RoutingHistory history;
+    constexpr std::uint64_t kept = RoutingHistory::kKept;
+    for (std::uint64_t epoch = 1; epoch <= kept + 1; ++epoch)
+      history.Update(TableOf(epoch, 50 + static_cast<int>(epoch)));
+    QCOMPARE(Parsed(history.Next(1)).base_epoch(), std::uint64_t{0});
+    QCOMPARE(Parsed(history.Next(2)).base_epoch(), std::uint64_t{2});
   }
 
   void Update_WithEarlierEpochs_ForgetsTheChanges() {
