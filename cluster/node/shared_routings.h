@@ -32,7 +32,7 @@ absl::StatusOr<std::shared_ptr<const Routing>> ChangedRouting(const Routing& bas
 /// Bounds: it keeps kKept tables at most.
 class SharedRoutings {
  public:
-  static constexpr std::size_t kKept = 8;
+  static constexpr std::size_t kKept = 64;
   using Make = std::function<std::shared_ptr<const Routing>()>;
 
   /// Returns the table of this set and epoch. If no node has made it yet, `make` does. What `make`
