@@ -1,7 +1,16 @@
 #include "tests/bench/control_plane/flood.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
 #include "absl/strings/str_cat.h"
 #include "cluster/base/seconds.h"
+#include "cluster/base/status.h"
+#include "cluster/local/resources.h"
 #include "cluster/rpc/channel.h"
 
 namespace onepiece::bench {
@@ -68,6 +77,45 @@ RegistrationFlood::Counts RegistrationFlood::Stop() {
   }
   while (answered_ < sent_) base::SystemClock().Pause({}, kBurst);  // Each has a deadline.
   return {.sent = sent_, .answered = answered_, .taken = taken_, .seconds = seconds_};
+}
+
+int RunFlood(const std::string& address, int per_second, base::ShutdownSignals& signals) {
+  RegistrationFlood flood(address, per_second);
+  signals.Wait();
+  const RegistrationFlood::Counts counts = flood.Stop();
+  std::printf("%llu %llu %llu %.6f\n", static_cast<unsigned long long>(counts.sent),
+              static_cast<unsigned long long>(counts.answered),
+              static_cast<unsigned long long>(counts.taken), counts.seconds);
+  return EXIT_SUCCESS;
+}
+
+absl::StatusOr<std::unique_ptr<FloodProcess>> FloodProcess::Start(const std::string& address,
+                                                                  int per_second,
+                                                                  const std::string& dir) {
+  std::string output = dir + "/flood.log";
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const local::ProcessId id,
+      local::Spawn({.arguments = {local::SelfPath(), "flood", "--address", address, "--rate",
+                                  absl::StrCat(per_second)},
+                    .output_path = output,
+                    .clean_environment = true}));
+  return std::unique_ptr<FloodProcess>(new FloodProcess(id, std::move(output)));
+}
+
+FloodProcess::~FloodProcess() {
+  if (ended_) return;
+  kill(id_.pid, SIGKILL);
+  waitpid(id_.pid, nullptr, 0);
+}
+
+absl::StatusOr<RegistrationFlood::Counts> FloodProcess::Stop() {
+  kill(id_.pid, SIGTERM);
+  waitpid(id_.pid, nullptr, 0);
+  ended_ = true;
+  std::ifstream file(output_);
+  RegistrationFlood::Counts counts;
+  if (file >> counts.sent >> counts.answered >> counts.taken >> counts.seconds) return counts;
+  return absl::UnavailableError("the flooding process has failed; see " + output_);
 }
 
 }  // namespace onepiece::bench

@@ -6,8 +6,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/shutdown.h"
+#include "cluster/local/process.h"
 #include "cluster/rpc/server.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 
@@ -46,6 +50,36 @@ class RegistrationFlood {
   std::atomic<std::uint64_t> sent_{0}, answered_{0}, taken_{0};
   double seconds_ = 0;
   std::jthread thread_;
+};
+
+/// Floods `address` until a signal comes, and prints the counts to stdout. For a process of its
+/// own.
+int RunFlood(const std::string& address, int per_second, base::ShutdownSignals& signals);
+
+/// A process that runs RunFlood(), like another host.
+///
+/// Threading: thread-confined; the process ends with the thread that started it.
+class FloodProcess {
+ public:
+  /// Errors: those of local::Spawn.
+  static absl::StatusOr<std::unique_ptr<FloodProcess>> Start(const std::string& address,
+                                                             int per_second,
+                                                             const std::string& dir);
+  /// Kills the process.
+  ~FloodProcess();
+  FloodProcess(const FloodProcess&) = delete;
+  FloodProcess& operator=(const FloodProcess&) = delete;
+
+  /// Ends the process, which waits for the answers to what it sent.
+  /// REQUIRES: it is called once.
+  absl::StatusOr<RegistrationFlood::Counts> Stop();
+
+ private:
+  FloodProcess(local::ProcessId id, std::string output) : id_(id), output_(std::move(output)) {}
+
+  const local::ProcessId id_;
+  const std::string output_;
+  bool ended_ = false;
 };
 
 }  // namespace onepiece::bench

@@ -1,5 +1,6 @@
 // `onepiece-bench-control`: what a NodeManager group costs and how fast it is with many nodes,
 // beside etcd. `onepiece bench control` runs it.
+#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "cluster/rpc/mutexes.h"
 #include "tests/bench/bench_report.h"
 #include "tests/bench/control_plane/fleet.h"
+#include "tests/bench/control_plane/flood.h"
 #include "tests/bench/control_plane/measure.h"
 #include "tests/bench/control_plane/simulated.h"
 #include "tests/bench/pairs.h"
@@ -26,7 +28,6 @@
 namespace onepiece::bench {
 namespace {
 
-constexpr int kNodesNiceness = 10;
 constexpr char kAbout[] =
     "Starts three NodeManagers and many light nodes: each has a real NodeAgent and no work. "
     "Measures "
@@ -207,6 +208,13 @@ int RunUntilSignal(const Options& options, base::ShutdownSignals& signals) {
   return Run(options, interrupted.get_token());
 }
 
+/// In a cluster nodes have processors of their own. Here thousands of threads that begin at once
+/// would keep the servers from theirs, ours and etcd's alike.
+void LeaveProcessorsToServers() {
+  const sched_param none{};
+  if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) std::perror("SCHED_IDLE");
+}
+
 void DefineControl(CLI::App& app, Options& options) {
   app.add_option("--nodes", options.nodes,
                  "Numbers of light nodes: 4 proxies, 4 databases, instances")
@@ -259,15 +267,22 @@ int main(int argc, char** argv) {
   nodes->add_option("--count", fleet.count)->required();
   nodes->add_option("--in", in)->required();
   nodes->add_option("--out", out)->required();
+  std::string flooded;
+  int flood_rate = 0;
+  CLI::App* flood = app.add_subcommand("flood", "A host that registers too often")->group("");
+  flood->add_option("--address", flooded)->required();
+  flood->add_option("--rate", flood_rate)->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
   }
+  if (flood->parsed()) {
+    LeaveProcessorsToServers();
+    return RunFlood(flooded, flood_rate, signals);
+  }
   if (nodes->parsed()) {
-    // In a cluster the nodes have processors of their own. Here a thousand threads that begin at
-    // once would keep the servers from theirs, ours and etcd's alike.
-    [[maybe_unused]] const int niceness = nice(kNodesNiceness);
+    LeaveProcessorsToServers();
     fleet.kind = etcd ? FleetKind::kEtcd : FleetKind::kNodes;
     return RunFleet(fleet, in, out);
   }

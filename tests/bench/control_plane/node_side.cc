@@ -199,7 +199,9 @@ absl::StatusOr<double> NodeSide::Drain() {
 absl::Status NodeSide::Flood(std::int64_t& version, ControlNumbers& numbers) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, group_->WaitUntilSettled());
   base::Clock& clock = base::SystemClock();
-  RegistrationFlood flood(group_->addresses()[leader], kFloodRate);
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<FloodProcess> flood,
+      FloodProcess::Start(group_->addresses()[leader], kFloodRate, plan_.dir));
   if (!clock.Pause(plan_.stop, kFloodTime / 2)) return Interrupted();
   const base::MonotonicTime start = clock.Now();
   ONEPIECE_RETURN_IF_ERROR(Change(++version));
@@ -207,7 +209,7 @@ absl::Status NodeSide::Flood(std::int64_t& version, ControlNumbers& numbers) {
                             crowd_->WaitForTables(version, kCrowdLimit));
   numbers.flood_watch_s = base::ToSeconds(last - start);
   if (!clock.Pause(plan_.stop, kFloodTime / 2)) return Interrupted();
-  const RegistrationFlood::Counts counts = flood.Stop();
+  ONEPIECE_ASSIGN_OR_RETURN(const RegistrationFlood::Counts counts, flood->Stop());
   numbers.flood_rate = static_cast<double>(counts.answered) / counts.seconds;
   numbers.flood_taken = static_cast<double>(counts.taken) / counts.seconds;
   return absl::OkStatus();
