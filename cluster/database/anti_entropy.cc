@@ -24,13 +24,7 @@ namespace {
 constexpr base::Duration kTick = std::chrono::milliseconds(100);
 constexpr int kStuckIntervals = 16;
 
-std::vector<std::string> NodeIds(const node::Routing& routing) {
-  std::vector<std::string> ids;
-  for (const v1::Endpoint& database : routing.table().databases())
-    ids.push_back(database.node_id());
-  std::ranges::sort(ids);
-  return ids;
-}
+Places PlacesOf(const node::Routing& routing) { return node::DatabasePlaces(routing.table()); }
 
 std::optional<base::Uid> UidOfBytes(const std::string& bytes) {
   std::array<std::uint8_t, 16> uid{};
@@ -84,8 +78,7 @@ absl::Status AntiEntropy::CheckCluster(const std::string& cluster_id) const {
                          "this database is of cluster " + ours + ", not " + cluster_id);
 }
 
-JobStore::Filter AntiEntropy::BothKeep(std::vector<std::string> databases,
-                                       const std::string& peer) const {
+JobStore::Filter AntiEntropy::BothKeep(Places databases, const std::string& peer) const {
   return [this, databases = std::move(databases), peer](const base::Uid& uid) {
     const auto keepers = KeepersOf(uid, databases, options_.copies);
     const auto among = [&](const std::string& id) {
@@ -98,12 +91,12 @@ JobStore::Filter AntiEntropy::BothKeep(std::vector<std::string> databases,
 absl::StatusOr<v1::CompareJobsResponse> AntiEntropy::Compare(
     const v1::CompareJobsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckCluster(request.cluster_id()));
-  const std::vector<std::string> databases = NodeIds(*view_.routing());
-  if (!std::ranges::equal(databases, request.databases())) {
+  const Places databases = PlacesOf(*view_.routing());
+  if (!std::ranges::equal(databases, request.databases(), {}, node::TextOf)) {
     return OtherView("this database sees other databases than the caller");
   }
   if (request.node_id() == options_.node_id ||
-      std::ranges::find(databases, request.node_id()) == databases.end()) {
+      node::FindPlace(databases, request.node_id()) == nullptr) {
     return OtherView("the caller is not among the other databases");
   }
   if (request.digests_size() != kBuckets) {
@@ -179,12 +172,12 @@ absl::StatusOr<bool> AntiEntropy::CompareWith(const v1::Endpoint& peer) {
   // The time comes before the digests of both sides, because SettledTime() must not vouch for
   // anything that reaches the peer after it has answered.
   const base::MonotonicTime now = clock_.Now();
-  const std::vector<std::string> databases = NodeIds(*view_.routing());
+  const Places databases = PlacesOf(*view_.routing());
   const JobStore::Filter filter = BothKeep(databases, peer.node_id());
   v1::CompareJobsRequest request;
   request.set_cluster_id(view_.cluster_id());
   request.set_node_id(options_.node_id);
-  for (const std::string& id : databases) request.add_databases(id);
+  for (const node::DatabasePlace& place : databases) request.add_databases(node::TextOf(place));
   const Digests digests = store_.DigestsFor(filter);
   request.mutable_digests()->Add(digests.values().begin(), digests.values().end());
   v1::DatabaseService::Stub stub(rpc::MakeChannel(peer.address()));
@@ -366,19 +359,21 @@ void AntiEntropy::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const std::shared_ptr<const node::Routing> routing = view_.routing();
     Members now;
-    for (const v1::Endpoint& database : routing->table().databases())
-      now.emplace(database.node_id(), database.incarnation());
+    for (const v1::Endpoint& database : routing->table().databases()) {
+      now.emplace(database.node_id(),
+                  Member{.incarnation = database.incarnation(), .place = node::PlaceOf(database)});
+    }
     // When the table does not name this instance, it keeps its jobs: it may only be missing for a
     // moment.
     const bool is_member = now.contains(options_.node_id);
     if (now != seen) {
-      if (is_member) HandOn(NotOurs(NodeIds(*routing)));
+      if (is_member) HandOn(NotOurs(PlacesOf(*routing)));
       seen = std::move(now);
       not_ours.clear();
       next_look = clock_.Now() + base::Scaled(options_.drop_after);
     } else if (is_member && clock_.Now() >= next_look) {
       if (told != seen) TellNewKeepers(std::exchange(told, seen), seen);
-      if (not_ours.empty()) not_ours = NotOurs(NodeIds(*routing));
+      if (not_ours.empty()) not_ours = NotOurs(PlacesOf(*routing));
       DropHandedOn(*routing, not_ours);
       if (not_ours.empty()) next_look = clock_.Now() + base::Scaled(options_.interval);
     }
@@ -390,7 +385,7 @@ void AntiEntropy::Run(const std::stop_token& stop) {
   }
 }
 
-std::vector<base::Uid> AntiEntropy::NotOurs(const std::vector<std::string>& databases) const {
+std::vector<base::Uid> AntiEntropy::NotOurs(const Places& databases) const {
   const auto not_ours = [&](const base::Uid& uid) {
     return !Keeps(uid, options_.node_id, databases, options_.copies);
   };
@@ -411,13 +406,14 @@ void AntiEntropy::HandOn(const std::vector<base::Uid>& uids) {
 }
 
 void AntiEntropy::TellNewKeepers(const Members& before, const Members& now) {
-  std::vector<std::string> databases, former;
-  for (const auto& [id, incarnation] : now) databases.push_back(id);
-  for (const auto& [id, incarnation] : before) former.push_back(id);
+  Places databases, former;
+  for (const auto& [id, member] : now) databases.push_back(member.place);
+  for (const auto& [id, member] : before) former.push_back(member.place);
   // A database that has restarted may have lost what it had.
   const auto is_new = [&](const base::Uid& uid, const std::string& id) {
     const auto known = before.find(id);
-    const bool is_same = known != before.end() && known->second == now.at(id);
+    const bool is_same =
+        known != before.end() && known->second.incarnation == now.at(id).incarnation;
     return id != options_.node_id && !(is_same && Keeps(uid, id, former, options_.copies));
   };
   const auto ours = [&](const base::Uid& uid) {
@@ -431,7 +427,7 @@ void AntiEntropy::TellNewKeepers(const Members& before, const Members& now) {
 }
 
 void AntiEntropy::DropHandedOn(const node::Routing& routing, std::vector<base::Uid>& not_ours) {
-  const std::vector<std::string> databases = NodeIds(routing);
+  const Places databases = PlacesOf(routing);
   std::set<std::string> away;
   std::vector<base::Uid> missing;
   for (std::size_t i = 0; i < kDropsAtOnce && !not_ours.empty(); ++i) {
@@ -477,7 +473,7 @@ bool AntiEntropy::Has(const v1::Endpoint& keeper, const v1::JobRecord& record,
 std::optional<v1::Endpoint> AntiEntropy::NextDue() {
   const std::shared_ptr<const node::Routing> routing = view_.routing();
   const std::optional<v1::Endpoint> self = routing->FindDatabase(options_.node_id);
-  std::vector<std::string> databases = NodeIds(*routing);
+  Places databases = PlacesOf(*routing);
   const base::MonotonicTime now = clock_.Now();
   const base::MutexLock lock(mutex_);
   const bool others = databases != databases_;

@@ -18,6 +18,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/database/job_store.h"
+#include "cluster/database/placement.h"
 #include "cluster/database/replicator.h"
 #include "cluster/node/cluster_view.h"
 #include "onepiece/v1/database.pb.h"
@@ -126,13 +127,18 @@ class AntiEntropy {
     }
   };
 
-  /// The databases of a routing table, each with its incarnation.
-  using Members = std::map<std::string, std::uint64_t>;
+  struct Member {
+    std::uint64_t incarnation = 0;
+    node::DatabasePlace place;
+    friend bool operator==(const Member&, const Member&) = default;
+  };
+  /// The databases of a routing table, by node id.
+  using Members = std::map<std::string, Member>;
 
   void Run(const std::stop_token& stop);
   /// Returns the jobs that this instance holds but should not keep, tombstones included. No
   /// comparison finds these jobs, since a comparison covers only jobs that both sides should keep.
-  std::vector<base::Uid> NotOurs(const std::vector<std::string>& databases) const;
+  std::vector<base::Uid> NotOurs(const Places& databases) const;
   /// Sends these jobs to their keepers.
   void HandOn(const std::vector<base::Uid>& uids);
   /// Sends the tombstones that this instance keeps to those who keep them too now and did not when
@@ -152,8 +158,7 @@ class AntiEntropy {
   absl::StatusOr<Plan> MakePlan(const v1::CompareJobsResponse& answer,
                                 const JobStore::Filter& filter) const;
   absl::Status Carry(const v1::Endpoint& peer, v1::DatabaseService::Stub& stub, const Plan& plan);
-  [[nodiscard]] JobStore::Filter BothKeep(std::vector<std::string> databases,
-                                          const std::string& peer) const;
+  [[nodiscard]] JobStore::Filter BothKeep(Places databases, const std::string& peer) const;
   void NoteEqual(const std::string& node_id, base::MonotonicTime time);
 
   const node::ClusterView& view_;
@@ -163,7 +168,7 @@ class AntiEntropy {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   // As of the last look at the routing.
-  std::vector<std::string> databases_ ABSL_GUARDED_BY(mutex_);
+  Places databases_ ABSL_GUARDED_BY(mutex_);
   // Databases in the routing.
   std::map<std::string, Contact> contacts_ ABSL_GUARDED_BY(mutex_);
   AntiEntropyStats stats_ ABSL_GUARDED_BY(mutex_);

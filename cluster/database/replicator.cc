@@ -170,7 +170,7 @@ std::vector<v1::DatabasePeer> Replicator::peers() {
     const PeerStats stats = peer->stats();
     v1::DatabasePeer& told = peers.emplace_back();
     told.set_node_id(id);
-    told.set_alive(std::ranges::find(view->alive, id) != view->alive.end());
+    told.set_alive(node::FindPlace(view->alive, id) != nullptr);
     told.set_waiting_records(stats.records_waiting);
     told.set_waiting_results(stats.results_waiting);
   }
@@ -192,7 +192,7 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
   if (view_ != nullptr) view->peers = view_->peers;
   for (const v1::Endpoint& database : view->routing->table().databases()) {
     const std::string& id = database.node_id();
-    view->alive.push_back(id);
+    view->alive.push_back(node::PlaceOf(database));
     away_since_.erase(id);
     if (id == options_.node_id || view->peers.contains(id)) continue;
     if (view->peers.size() >= kMaxPeers) {
@@ -207,8 +207,10 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
   }
   view->known = view->alive;
   for (const auto& [id, peer] : view->peers) {
-    if (std::ranges::find(view->alive, id) != view->alive.end()) continue;
-    view->known.push_back(id);
+    if (node::FindPlace(view->alive, id) != nullptr) continue;
+    const node::DatabasePlace* last =
+        view_ == nullptr ? nullptr : node::FindPlace(view_->known, id);
+    view->known.push_back(last == nullptr ? node::DatabasePlace{.node_id = id} : *last);
     away_since_.emplace(id, clock_.Now());
   }
   return view;
@@ -217,11 +219,11 @@ std::shared_ptr<const Replicator::View> Replicator::MakeView(
 std::vector<std::pair<Peer*, bool>> Replicator::TargetsOf(const View& view,
                                                           const base::Uid& uid) const {
   std::vector<std::pair<Peer*, bool>> targets;
-  const auto add = [&](std::span<const std::string> databases, bool alive) {
+  const auto add = [&](const Places& databases, bool alive) {
     for (const std::string* id : KeepersOf(uid, databases, options_.copies)) {
       const auto peer = view.peers.find(*id);
       if (peer == view.peers.end()) continue;  // This instance.
-      const bool is_alive = std::ranges::find(view.alive, *id) != view.alive.end();
+      const bool is_alive = node::FindPlace(view.alive, *id) != nullptr;
       if (is_alive == alive) targets.emplace_back(peer->second.get(), alive);
     }
   };
@@ -337,7 +339,8 @@ void Replicator::ForgetPeers() {
       Add(peer->second->stats(), forgotten_);
       gone.push_back(peer->second);
       view->peers.erase(peer);
-      std::erase(view->known, it->first);
+      std::erase_if(view->known,
+                    [&](const node::DatabasePlace& place) { return place.node_id == it->first; });
       it = away_since_.erase(it);
     }
     if (gone.empty()) return;

@@ -103,8 +103,8 @@ class Replicator {
   /// The peers that this routing table and the earlier ones named. Immutable.
   struct View {
     std::shared_ptr<const node::Routing> routing;
-    std::vector<std::string> alive;  ///< Databases in the routing, this one included.
-    std::vector<std::string> known;  ///< The same, and the databases that are away.
+    Places alive;  ///< Databases in the routing, this one included.
+    Places known;  ///< The same, and the databases that are away, at their last places.
     std::map<std::string, std::shared_ptr<Peer>> peers;
   };
   /// Returns null while the replicator does not run.

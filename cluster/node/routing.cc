@@ -4,6 +4,7 @@
 #include <span>
 
 #include "cluster/base/split_mix64.h"
+#include "cluster/node/database_order.h"
 
 namespace onepiece::node {
 namespace {
@@ -24,6 +25,8 @@ Routing::Routing(v1::RoutingTable table) : table_(std::move(table)) {
     std::ranges::sort(instances, {}, &v1::Endpoint::node_id);
     instances_[{route.app_id(), route.stage()}] = std::move(instances);
   }
+  for (const v1::Endpoint& database : table_.databases())
+    database_places_.push_back(PlaceOf(database));
   for (const v1::Endpoint& node : table_.alive())
     alive_.emplace(node.node_id(), node.incarnation());
 }
@@ -85,12 +88,9 @@ bool Routing::IsOver(std::string_view node_id, std::uint64_t incarnation, std::u
 }
 
 std::vector<v1::Endpoint> Routing::DatabasesFor(const base::Uid& uid) const {
-  std::vector<v1::Endpoint> databases = Databases();
-  std::ranges::sort(databases, [&](const v1::Endpoint& a, const v1::Endpoint& b) {
-    const std::uint64_t weight_a = RendezvousWeight(uid, a.node_id());
-    const std::uint64_t weight_b = RendezvousWeight(uid, b.node_id());
-    return weight_a != weight_b ? weight_a > weight_b : a.node_id() < b.node_id();
-  });
+  std::vector<v1::Endpoint> databases;
+  for (const std::size_t place : DatabaseOrder(uid, database_places_, database_places_.size()))
+    databases.push_back(table_.databases(static_cast<int>(place)));
   return databases;
 }
 

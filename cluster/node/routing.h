@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cluster/base/ids.h"
+#include "cluster/node/database_order.h"
 #include "cluster/workflow/graph.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -62,8 +63,8 @@ class Routing {
   /// from before the node's restart.
   [[nodiscard]] bool IsOver(std::string_view node_id, std::uint64_t incarnation,
                             std::uint64_t epoch, std::string_view workflow_set) const;
-  /// Returns every database, the best place for `uid` first. Rendezvous hashing lets every node
-  /// compute the same order, and a database that comes or goes moves only its own jobs.
+  /// Returns every database, the best place for `uid` first (DatabaseOrder). Every node computes
+  /// the same order, and a database that comes or goes moves only its own jobs.
   [[nodiscard]] std::vector<v1::Endpoint> DatabasesFor(const base::Uid& uid) const;
   [[nodiscard]] std::vector<v1::Endpoint> Databases() const;
   /// Returns the database of this name, or nullopt when the table has none.
@@ -75,6 +76,7 @@ class Routing {
   std::map<std::string, int, std::less<>> workflows_;  // app_id → index in table_.workflows.
   std::vector<workflow::Graph> graphs_;                // In the order of table_.workflows.
   std::map<std::pair<std::string, std::string>, std::vector<v1::Endpoint>> instances_;
+  std::vector<DatabasePlace> database_places_;               // In the order of table_.databases.
   std::map<std::string, std::uint64_t, std::less<>> alive_;  // Node → incarnation.
 };
 

@@ -19,7 +19,8 @@ using Names = google::protobuf::RepeatedPtrField<std::string>;
 using RouteKey = std::pair<std::string, std::string>;  // App id and stage.
 
 bool SameEndpoint(const v1::Endpoint& a, const v1::Endpoint& b) {
-  return a.incarnation() == b.incarnation() && a.address() == b.address();
+  return a.incarnation() == b.incarnation() && a.address() == b.address() && a.host() == b.host() &&
+         a.zone() == b.zone();
 }
 
 // Both lists are sorted by node id.

@@ -19,6 +19,16 @@ v1::Endpoint EndpointOf(const v1::Node& node) {
   return endpoint;
 }
 
+// Nodes of an earlier level order databases by their names alone, and all must do it alike.
+v1::Endpoint DatabaseOf(const v1::Node& node, std::uint32_t version) {
+  v1::Endpoint endpoint = EndpointOf(node);
+  if (version >= 4) {
+    endpoint.set_host(node.host());
+    endpoint.set_zone(node.zone());
+  }
+  return endpoint;
+}
+
 bool HasStage(const v1::Workflow& workflow, const std::string& stage) {
   return std::any_of(workflow.stages().begin(), workflow.stages().end(),
                      [&](const v1::StageSpec& spec) { return spec.stage() == stage; });
@@ -38,7 +48,7 @@ v1::RoutingTable StateMachine::Routing(const std::string& workflow_set) const {
     *table.add_alive() = EndpointOf(node);
     if (node.state() != v1::Node::READY) continue;
     if (node.role() == v1::PROXY) *table.add_proxies() = EndpointOf(node);
-    if (node.role() == v1::DATABASE) *table.add_databases() = EndpointOf(node);
+    if (node.role() == v1::DATABASE) *table.add_databases() = DatabaseOf(node, version_);
     for (const std::string& app_id : ServedApps(record)) {
       serving[{app_id, node.assignment().stage().stage()}].push_back(&node);
     }
@@ -66,6 +76,8 @@ std::string StateMachine::RoutingPart(const v1::NodeRecord& record) const {
   std::string part = absl::StrCat(node.incarnation(), " ", node.address(), " ",
                                   ready && node.role() == v1::PROXY ? "proxy" : "", " ",
                                   ready && node.role() == v1::DATABASE ? "database" : "");
+  if (ready && node.role() == v1::DATABASE && version_ >= 4)
+    absl::StrAppend(&part, " ", node.host(), " ", node.zone());
   const std::string& stage = node.assignment().stage().stage();
   // Sorted, because the order in which a node names its applications does not show in the routes.
   std::set<std::string> routes;

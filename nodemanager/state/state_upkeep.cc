@@ -23,6 +23,8 @@ void StateMachine::EnterVersion(std::uint32_t version) {
   if (version_ >= 2 && plan_revision_ == 0) plan_revision_ = 1;
   // Before version 3 nobody noted why the history was cut.
   if (before < 3 && version_ >= 3) deletions_forgotten_ = history_floor_ > 0;
+  // From version 4 on the routing tables say on which hosts databases are.
+  if (before < 4 && version_ >= 4 && revision_ > 0) changed_sets_.all = true;
 }
 
 absl::Status StateMachine::RemoveNode(const v1::RemoveNode& change, std::int64_t time) {

@@ -183,19 +183,26 @@ class ReplicationTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Keepers_AreTheFirstOfTheOrderThatEveryNodeComputes() {
-    const std::vector<std::string> ids = {"db-1", "db-2", "db-3", "db-4"};
-    v1::RoutingTable table;
-    for (const std::string& id : ids) table.add_databases()->set_node_id(id);
-    const node::Routing routing(table);
-    for (int i = 0; i < 200; ++i) {
-      const base::Uid uid = base::Uid::GenerateRandom();
-      const auto order = routing.DatabasesFor(uid);
-      for (int copies = 1; copies <= 5; ++copies) {
-        std::set<std::string> expected, keepers;
-        for (int k = 0; k < std::min(copies, 4); ++k)
-          expected.insert(order[static_cast<std::size_t>(k)].node_id());
-        for (const std::string* id : KeepersOf(uid, ids, copies)) keepers.insert(*id);
-        QVERIFY(keepers == expected);
+    for (const bool with_hosts : {false, true}) {
+      v1::RoutingTable table;
+      for (int i = 1; i <= 4; ++i) {
+        v1::Endpoint& database = *table.add_databases();
+        database.set_node_id("db-" + std::to_string(i));
+        if (with_hosts) database.set_host(i <= 2 ? "left" : "right");
+      }
+      const node::Routing routing(table);
+      const Places places = node::DatabasePlaces(table);
+      for (int i = 0; i < 200; ++i) {
+        const base::Uid uid = base::Uid::GenerateRandom();
+        const auto order = routing.DatabasesFor(uid);
+        for (int copies = 1; copies <= 5; ++copies) {
+          std::set<std::string> expected, keepers;
+          for (int k = 0; k < std::min(copies, 4); ++k)
+            expected.insert(order[static_cast<std::size_t>(k)].node_id());
+          for (const std::string* id : KeepersOf(uid, places, copies)) keepers.insert(*id);
+          QVERIFY(keepers == expected);
+        }
+        if (with_hosts) QVERIFY((order[0].node_id() <= "db-2") != (order[1].node_id() <= "db-2"));
       }
     }
   }

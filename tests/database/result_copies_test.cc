@@ -89,6 +89,7 @@ class ResultCopiesTest : public QObject {
     node::ClusterView view;
     const std::vector<std::string> ids = {"db-1", "db-2", "db-3"};
     Publish(view, ids);
+    const Places places = node::DatabasePlaces(view.routing()->table());
     Replicator replicator(view, {.node_id = "db-1"}, clock);
     JobStore store({}, clock, {});
     SlowRings rings(view, "db-2");
@@ -104,7 +105,7 @@ class ResultCopiesTest : public QObject {
     // Holds a result that db-1 and `other` keep.
     const auto hold = [&](const std::string& other) {
       v1::JobRecord record = NewRecord();
-      while (!Keeps(IdOf(record), "db-1", ids, 2) || !Keeps(IdOf(record), other, ids, 2))
+      while (!Keeps(IdOf(record), "db-1", places, 2) || !Keeps(IdOf(record), other, places, 2))
         record = NewRecord();
       job::SetTimeLimit(60s, clock.WallNow(), record);
       Require(store.Create(record).status());

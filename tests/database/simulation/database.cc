@@ -70,8 +70,8 @@ bool Database::TakesResults(const std::string& id) const {
 }
 
 std::vector<std::string> Database::OtherKeepers(const base::Uid& uid) const {
-  std::vector<std::string> routed = Others();
-  routed.push_back(id_);
+  database::Places routed = {{.node_id = id_}};
+  for (std::string& id : Others()) routed.push_back({.node_id = std::move(id)});
   std::vector<std::string> others;
   for (const std::string* id : database::KeepersOf(uid, routed, kCopies)) {
     if (*id != id_) others.push_back(*id);

@@ -185,8 +185,8 @@ class History {
   }
 
   std::vector<std::string> Keepers(const base::Uid& uid) const {
-    std::vector<std::string> all;
-    for (const auto& [id, database] : cluster_.databases) all.push_back(id);
+    database::Places all;
+    for (const auto& [id, database] : cluster_.databases) all.push_back({.node_id = id});
     std::vector<std::string> keepers;
     for (const std::string* id : database::KeepersOf(uid, all, 2)) keepers.push_back(*id);
     return keepers;

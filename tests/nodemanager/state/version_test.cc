@@ -166,6 +166,46 @@ class VersionTest : public QObject {
     QVERIFY(Restored(machine).forgot_deletions());
   }
 
+  // Nodes of an earlier release order databases by their names alone.
+  void Hosts_AreToldFromVersion4() {
+    StateMachine machine;
+    v1::Node node = MakeNode("d", v1::DATABASE);
+    node.set_host("h");
+    node.set_zone("z");
+    ApplyAt(machine, RegisterCommand(node), 3);
+    ApplyAt(machine, RegisterCommand(MakeNode("p", v1::PROXY)), 3);
+    for (const char* id : {"d", "p"}) ApplyAt(machine, StateCommand(id, v1::Node::READY), 3);
+    const v1::RoutingTable before = machine.Routing("default");
+    QCOMPARE(before.databases_size(), 1);
+    QVERIFY(before.databases(0).host().empty() && before.databases(0).zone().empty());
+    ApplyAt(machine, RaiseCommand(4), 4);
+    const v1::RoutingTable after = machine.Routing("default");
+    QCOMPARE(after.databases(0).host(), std::string("h"));
+    QCOMPARE(after.databases(0).zone(), std::string("z"));
+    QVERIFY(after.proxies(0).host().empty() && after.alive(0).host().empty());
+    // Everybody gets the other table.
+    QVERIFY(after.epoch() > before.epoch());
+    // So it is when the same process moves.
+    node.set_host("h2");
+    ApplyAt(machine, RegisterCommand(node), 4);
+    ApplyAt(machine, StateCommand("d", v1::Node::READY), 4);
+    QCOMPARE(machine.Routing("default").databases(0).host(), std::string("h2"));
+    QVERIFY(machine.Routing("default").epoch() > after.epoch());
+  }
+
+  // Replicas of two releases compare hashes, and the older ones know no author.
+  void Author_OfAWorkflowIsKeptFromVersion4() {
+    const auto detail = [](std::uint32_t version) {
+      StateMachine machine;
+      v1::Command command = WorkflowCommand(MakeWorkflow("app", {"a"}));
+      command.set_actor("operator:ann");
+      ApplyAt(machine, command, version);
+      return machine.audit().back().detail();
+    };
+    QCOMPARE(detail(3), std::string());
+    QCOMPARE(detail(4), std::string("operator:ann"));
+  }
+
   void HistoryOfVersion2_MayLackDeletions() {
     StateMachine machine;
     for (std::size_t i = 0; i <= StateMachine::kMaxDeletions; ++i) {
