@@ -18,6 +18,7 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/capacity/capacity_model.h"
+#include "cluster/capacity/cost_fit.h"
 
 namespace onepiece::admission {
 namespace {
@@ -59,12 +60,8 @@ struct Cost {
   /// The worker seconds of a job.
   [[nodiscard]] double Of(const AdmissionRequest::Stage& stage) const {
     // A proxy may know a newer workflow than the one that was measured.
-    if (seconds_per_term.empty() || seconds_per_term.size() != stage.terms.size())
-      return OrZero(seconds_per_unit * OrZero(stage.units));
-    double seconds = 0;
-    for (std::size_t i = 0; i < stage.terms.size(); ++i)
-      seconds += OrZero(seconds_per_term[i]) * OrZero(stage.terms[i]);
-    return OrZero(seconds);
+    return capacity::CostByTerms(seconds_per_term, stage.terms)
+        .value_or(OrZero(seconds_per_unit * OrZero(stage.units)));
   }
 };
 using Costs = std::map<std::string, std::map<std::string, Cost>>;  // By application and stage.
@@ -88,6 +85,12 @@ struct Tenant {
   base::MonotonicTime until;
 };
 
+/// What a job asks for, as Demand counts it.
+struct Asked {
+  double units = 0;
+  std::vector<v1::StageTerms> terms;
+};
+
 struct Job {
   base::MonotonicTime deadline;
   std::uint64_t turn = 0;  ///< Key in State::turns, when kept.
@@ -95,7 +98,7 @@ struct Job {
   base::MonotonicTime since;  ///< When it was let in.
   std::string tenant;         ///< The tenant that has paid.
   std::string app_id;
-  double units = 0;   ///< Demand::units.
+  Asked asked;
   int callers = 1;    ///< Admitted callers that have said neither Keep nor Withdraw.
   bool kept = false;  ///< It has begun.
 };
@@ -157,12 +160,33 @@ const Cost* Find(const Costs& costs, const std::string& app, const std::string& 
   return cost == stages->second.end() ? nullptr : &cost->second;
 }
 
-/// Returns the units of the stage that has the most.
-double UnitsOf(const AdmissionRequest& request) {
-  double units = 0;
-  for (const AdmissionRequest::Stage& stage : request.stages)
-    units = std::max(units, OrZero(stage.units));
-  return units;
+/// Its units are those of the stage that has the most.
+Asked AskedBy(const AdmissionRequest& request) {
+  Asked asked;
+  for (const AdmissionRequest::Stage& stage : request.stages) {
+    asked.units = std::max(asked.units, OrZero(stage.units));
+    if (stage.terms.empty()) continue;
+    v1::StageTerms& terms = asked.terms.emplace_back();
+    terms.set_stage(stage.stage);
+    for (const double term : stage.terms) terms.add_sums(OrZero(term));
+  }
+  return asked;
+}
+
+/// Adds a job to the demand. Sums of another formula, from before the workflow changed, begin anew.
+void Add(const Asked& asked, v1::Demand& demand) {
+  demand.set_units(demand.units() + asked.units);
+  for (const v1::StageTerms& terms : asked.terms) {
+    auto* const stages = demand.mutable_stage_terms();
+    auto sums = std::ranges::find(*stages, terms.stage(), &v1::StageTerms::stage);
+    if (sums == stages->end()) {
+      *stages->Add() = terms;
+    } else if (sums->sums_size() != terms.sums_size()) {
+      *sums = terms;
+    } else {
+      for (int i = 0; i < terms.sums_size(); ++i) sums->set_sums(i, sums->sums(i) + terms.sums(i));
+    }
+  }
 }
 
 /// Lists the other sets, the one with the most room first.
@@ -189,13 +213,15 @@ std::string HeadroomText(const v1::Capacity& capacity) {
 struct RequestMonitor::State {
   State(RequestMonitorOptions given, base::Clock& given_clock)
       : options(given),
+        clock(given_clock),
         max_jobs(static_cast<std::size_t>(std::max(1, given.max_jobs_in_flight))),
-        clock(given_clock) {}
+        admission_share(given.admission_share) {}
 
-  const RequestMonitorOptions options;
-  const std::size_t max_jobs;
+  const RequestMonitorOptions options;  // The two below may have changed since.
   base::Clock& clock;
   mutable base::Mutex mutex;
+  std::size_t max_jobs ABSL_GUARDED_BY(mutex);
+  double admission_share ABSL_GUARDED_BY(mutex);
   // Those that the capacity names, and those that it no longer names but that are not full yet:
   // they may come back.
   std::map<std::string, std::shared_ptr<Bucket>> buckets ABSL_GUARDED_BY(mutex);
@@ -282,7 +308,7 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
                                     const PoolJobs& mean, base::MonotonicTime now) {
   const double workers = std::max(0, pool.workers());
   Bucket::Size size;
-  size.pool_rate = workers * options.admission_share;
+  size.pool_rate = workers * admission_share;
   size.pool_depth = size.pool_rate * base::ToSeconds(std::max(options.burst, kMinBurst));
   size.rate = size.pool_rate * share;
   // Jobs do not come evenly to proxies that each have little, so each may save up one.
@@ -299,6 +325,12 @@ void RequestMonitor::State::SetPool(const v1::PoolCapacity& pool, double share,
   named.insert(pool.pool());
   bucket->Lower(LevelBy(pool, mean, size), now);
   bucket->SetOthers(OrZero(pool.others_debt_s()), now);
+}
+
+void RequestMonitor::SetLimits(int max_jobs_in_flight, double admission_share) {
+  const base::MutexLock lock(state_->mutex);
+  state_->max_jobs = static_cast<std::size_t>(std::max(1, max_jobs_in_flight));
+  state_->admission_share = admission_share;
 }
 
 void RequestMonitor::Update(const v1::Capacity& capacity) {
@@ -511,7 +543,7 @@ void RequestMonitor::State::CountRefused(const AdmissionRequest& request) {
   v1::Demand* demand = DemandOf(request.app_id);
   if (demand == nullptr) return;
   demand->set_rejected(demand->rejected() + 1);
-  demand->set_units(demand->units() + UnitsOf(request));
+  Add(AskedBy(request), *demand);
 }
 
 void RequestMonitor::State::Begin(const base::Uid& uid, Job& job) {
@@ -522,7 +554,7 @@ void RequestMonitor::State::Begin(const base::Uid& uid, Job& job) {
   v1::Demand* demand = DemandOf(job.app_id);
   if (demand == nullptr) return;
   demand->set_admitted(demand->admitted() + 1);
-  demand->set_units(demand->units() + job.units);
+  Add(job.asked, *demand);
 }
 
 absl::Status RequestMonitor::Admit(const AdmissionRequest& request) {
@@ -550,7 +582,7 @@ absl::Status RequestMonitor::Admit(const AdmissionRequest& request) {
                                         .since = now,
                                         .tenant = request.tenant,
                                         .app_id = request.app_id,
-                                        .units = UnitsOf(request)});
+                                        .asked = AskedBy(request)});
   state_->deadlines.emplace(now + left, request.uid);
   return status;
 }

@@ -83,7 +83,7 @@ struct PoolLevel {
 /// Ownership: borrows `clock`, which must outlive it.
 /// Threading: may be used from any thread.
 /// Blocking: never waits. Admit() takes microseconds.
-/// Invariants: in_flight() <= max_jobs_in_flight.
+/// Invariants: in_flight() <= max_jobs_in_flight, unless SetLimits() has lowered it since.
 class RequestMonitor {
  public:
   /// The largest number of applications in demands(): as many as a cluster may have (about 100
@@ -97,6 +97,9 @@ class RequestMonitor {
   RequestMonitor(RequestMonitorOptions options, base::Clock& clock);
   ~RequestMonitor();
 
+  /// Replaces those two of RequestMonitorOptions. Jobs that are in stay in when the limit is below
+  /// their number. Buckets follow the share with the next Update().
+  void SetLimits(int max_jobs_in_flight, double admission_share);
   /// Takes newer numbers. Buckets keep their levels, and listed stages without numbers keep their
   /// last ones. Stages that `capacity` does not list become unknown.
   void Update(const v1::Capacity& capacity);

@@ -150,4 +150,14 @@ std::optional<CostFit> FitCosts(const TermSums& sums, int prior, double mean_s) 
   return fit;
 }
 
+std::optional<double> CostByTerms(std::span<const double> seconds_per_term,
+                                  std::span<const double> terms) {
+  if (seconds_per_term.empty() || seconds_per_term.size() != terms.size()) return std::nullopt;
+  const auto or_zero = [](double value) { return std::isfinite(value) && value > 0 ? value : 0; };
+  double seconds = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i)
+    seconds += or_zero(seconds_per_term[i]) * or_zero(terms[i]);
+  return or_zero(seconds);
+}
+
 }  // namespace onepiece::capacity

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace onepiece::capacity {
@@ -47,5 +48,14 @@ struct CostFit {
 ///
 /// Threading: a pure function.
 std::optional<CostFit> FitCosts(const TermSums& sums, int prior, double mean_s);
+
+/// Returns what jobs cost, in seconds of one worker: Σ seconds_per_term × terms. `terms` is a job's
+/// terms, or their sum over many jobs. Numbers that are negative or not finite count as 0.
+///
+/// It is nullopt when there are no costs, or when `terms` are of another formula.
+///
+/// Threading: a pure function.
+std::optional<double> CostByTerms(std::span<const double> seconds_per_term,
+                                  std::span<const double> terms);
 
 }  // namespace onepiece::capacity

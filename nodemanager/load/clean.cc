@@ -155,6 +155,29 @@ void CleanStage(const v1::StageLoad& given, const v1::StageLoad& before,
   }
 }
 
+// Falls back to no terms: the demand then counts by its units.
+void CleanTerms(const v1::Demand& before, CleanedReport& report, v1::Demand& demand) {
+  constexpr int kMaxStages = 64;
+  std::map<std::string_view, const v1::StageTerms*> known;
+  for (const v1::StageTerms& terms : before.stage_terms()) known[terms.stage()] = &terms;
+  std::set<std::string_view> seen;
+  const bool good =
+      demand.stage_terms_size() <= kMaxStages &&
+      std::ranges::all_of(demand.stage_terms(), [&](const v1::StageTerms& terms) {
+        const auto earlier = known.find(terms.stage());
+        // A workflow that has changed begins its sums anew.
+        const bool same =
+            earlier != known.end() && earlier->second->sums_size() == terms.sums_size();
+        for (int i = 0; i < terms.sums_size(); ++i) {
+          if (!Grows(same ? earlier->second->sums(i) : 0, terms.sums(i))) return false;
+        }
+        return terms.sums_size() <= capacity::kMaxTerms && seen.insert(terms.stage()).second;
+      });
+  if (good) return;
+  Complain(report, "terms of " + demand.app_id().substr(0, 64) + " fall or are absurd");
+  *demand.mutable_stage_terms() = before.stage_terms();
+}
+
 void CleanDemand(const v1::Demand& given, const v1::Demand& before, const ReportContext& context,
                  CleanedReport& report) {
   const double most = kMaxJobsPerS * (base::ToSeconds(context.since_last) + kCatchUpS);
@@ -165,7 +188,9 @@ void CleanDemand(const v1::Demand& given, const v1::Demand& before, const Report
                       static_cast<double>(given.rejected() - before.rejected()) <= most)) &&
                     Grows(0, given.units());
   if (good) {
-    *report.load.add_demands() = given;
+    v1::Demand& demand = *report.load.add_demands();
+    demand = given;
+    CleanTerms(before, report, demand);
     return;
   }
   Complain(report, "demand of " + given.app_id().substr(0, 64) + " falls or is absurd");

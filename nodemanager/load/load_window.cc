@@ -193,6 +193,51 @@ LoadWindow::WorkBuckets& LoadWindow::WorkBucketsOf(const std::string& pool, cons
   return works[key];
 }
 
+void LoadWindow::Count::Add(const v1::Demand& from, const v1::Demand& to) {
+  const auto new_rejected = static_cast<double>(to.rejected() - from.rejected());
+  const double new_jobs = static_cast<double>(to.admitted() - from.admitted()) + new_rejected;
+  jobs += new_jobs;
+  rejected += new_rejected;
+  units += std::max(0.0, to.units() - from.units());
+  for (const v1::StageTerms& told : to.stage_terms()) {
+    Asked::Terms& sum = terms[told.stage()];
+    const auto size = static_cast<std::size_t>(told.sums_size());
+    if (sum.sums.size() != size) sum = {.jobs_per_s = 0, .sums = std::vector<double>(size)};
+    sum.jobs_per_s += new_jobs;
+    const auto earlier =
+        std::ranges::find(from.stage_terms(), told.stage(), &v1::StageTerms::stage);
+    const bool same =
+        earlier != from.stage_terms().end() && earlier->sums_size() == told.sums_size();
+    for (std::size_t i = 0; i < size; ++i) {
+      const int at = static_cast<int>(i);
+      sum.sums[i] += std::max(0.0, told.sums(at) - (same ? earlier->sums(at) : 0));
+    }
+  }
+}
+
+// Sums of another formula, from before the workflow changed, give way.
+void LoadWindow::AddCount(Asked& asked, const Count& count, double seconds) {
+  asked.jobs_per_s += count.jobs / seconds;
+  asked.rejected_per_s += count.rejected / seconds;
+  asked.units_per_s += count.units / seconds;
+  for (const auto& [stage, terms] : count.terms) {
+    Asked::Terms& sum = asked.terms[stage];
+    if (sum.sums.size() != terms.sums.size())
+      sum = {.jobs_per_s = 0, .sums = std::vector<double>(terms.sums.size())};
+    sum.jobs_per_s += terms.jobs_per_s / seconds;
+    for (std::size_t i = 0; i < terms.sums.size(); ++i) sum.sums[i] += terms.sums[i] / seconds;
+  }
+}
+
+std::optional<double> LoadWindow::Asked::SecondsOf(const std::string& stage,
+                                                   std::span<const double> seconds_per_term) const {
+  const auto told = terms.find(stage);
+  if (told == terms.end() || !(told->second.jobs_per_s > 0)) return std::nullopt;
+  const auto seconds = capacity::CostByTerms(seconds_per_term, told->second.sums);
+  if (!seconds) return std::nullopt;
+  return *seconds * std::max(1.0, jobs_per_s / told->second.jobs_per_s);
+}
+
 void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTime now) const {
   std::map<std::string, const v1::Demand*> before;
   for (const v1::Demand& demand : node.last.demands()) before[demand.app_id()] = &demand;
@@ -204,15 +249,10 @@ void LoadWindow::AddAsked(Node& node, const v1::NodeLoad& to, base::MonotonicTim
     const auto earlier = before.find(demand.app_id());
     const v1::Demand& from =
         earlier == before.end() ? v1::Demand::default_instance() : *earlier->second;
-    const auto admitted = static_cast<double>(demand.admitted() - from.admitted());
-    const auto rejected = static_cast<double>(demand.rejected() - from.rejected());
-    if (admitted + rejected == 0) continue;
+    if (demand.admitted() == from.admitted() && demand.rejected() == from.rejected()) continue;
     for (Counts* counts : {&BucketAt(node.asked, now, BucketWidth(), window_), &lately.counts}) {
       if (counts->size() >= kMaxWorks && !counts->contains(demand.app_id())) continue;
-      Count& count = (*counts)[demand.app_id()];
-      count.jobs += admitted + rejected;
-      count.rejected += rejected;
-      count.units += std::max(0.0, demand.units() - from.units());
+      (*counts)[demand.app_id()].Add(from, demand);
     }
   }
   double later_s = -node.lately.front().covered_s;  // What the entries after the first one cover.
@@ -283,11 +323,7 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedOf(
         std::max(1.0, base::ToSeconds(std::min(window_, now - place->second.first)));
     for (const auto& bucket : place->second.asked) {
       if (bucket.begin < now - window_) continue;
-      for (const auto& [app, count] : bucket.sums) {
-        asked[app].jobs_per_s += count.jobs / seconds;
-        asked[app].rejected_per_s += count.rejected / seconds;
-        asked[app].units_per_s += count.units / seconds;
-      }
+      for (const auto& [app, count] : bucket.sums) AddCount(asked[app], count, seconds);
     }
   }
   return asked;
@@ -299,19 +335,10 @@ std::map<std::string, LoadWindow::Asked> LoadWindow::AskedLately(const std::stri
   const auto place = nodes_.find(proxy);
   if (place == nodes_.end() || now - place->second.newest > FreshFor()) return asked;
   double covered_s = 0;
+  for (const Lately& entry : place->second.lately) covered_s += entry.covered_s;
+  const double seconds = std::max(covered_s, kLatelyStepS);
   for (const Lately& entry : place->second.lately) {
-    covered_s += entry.covered_s;
-    for (const auto& [app, count] : entry.counts) {
-      asked[app].jobs_per_s += count.jobs;
-      asked[app].rejected_per_s += count.rejected;
-      asked[app].units_per_s += count.units;
-    }
-  }
-  for (auto& [app, rates] : asked) {
-    const double seconds = std::max(covered_s, kLatelyStepS);
-    rates.jobs_per_s /= seconds;
-    rates.rejected_per_s /= seconds;
-    rates.units_per_s /= seconds;
+    for (const auto& [app, count] : entry.counts) AddCount(asked[app], count, seconds);
   }
   return asked;
 }

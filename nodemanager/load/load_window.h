@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,16 @@ class LoadWindow {
     [[nodiscard]] double JobsOf(double units_per_job) const {
       return units_per_s > 0 && units_per_job > 0 ? units_per_s / units_per_job : jobs_per_s;
     }
+    /// Worker seconds that a stage is asked for in each second, by the terms of its cost
+    /// (capacity::CostByTerms). It is nullopt when the proxies do not say, or when the costs are of
+    /// another formula. Jobs of proxies that do not say count as the mean of the others.
+    [[nodiscard]] std::optional<double> SecondsOf(const std::string& stage,
+                                                  std::span<const double> seconds_per_term) const;
+    struct Terms {
+      double jobs_per_s = 0;     ///< The jobs whose terms were told.
+      std::vector<double> sums;  ///< Per second.
+    };
+    std::map<std::string, Terms> terms;  ///< By stage.
   };
   /// What the given proxies were asked for, by application, per second of the window. For a proxy
   /// that is known for less than a window, the rate is over that time, but over a second at least.
@@ -99,7 +110,10 @@ class LoadWindow {
   using WorkBuckets = std::deque<Bucket<Work>>;
   struct Count {
     double jobs = 0, rejected = 0, units = 0;
+    std::map<std::string, Asked::Terms> terms;  // By stage. Jobs and sums, not yet per second.
+    void Add(const v1::Demand& from, const v1::Demand& to);
   };
+  static void AddCount(Asked& asked, const Count& count, double seconds);
   using Counts = std::map<std::string, Count>;  // By application.
   using AskedBuckets = std::deque<Bucket<Counts>>;
   // What one or a few reports have counted.

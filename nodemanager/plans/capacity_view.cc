@@ -4,9 +4,7 @@
 #include <set>
 
 #include "cluster/base/seconds.h"
-#include "cluster/capacity/cost_fit.h"
 #include "cluster/workflow/pool.h"
-#include "cluster/workflow/work_units.h"
 #include "nodemanager/plans/measured.h"
 #include "nodemanager/plans/proxy_loads.h"
 #include "nodemanager/state/plan_state.h"
@@ -87,9 +85,7 @@ void AddCosts(const StateMachine& state, const Telemetry& telemetry,
       cost.set_units_per_job(work->second.units / jobs);
       cost.set_samples(work->second.jobs);
       cost.set_transfer_s(work->second.transfer_s / jobs);
-      if (work->second.terms.terms != spec.cost_terms_size()) continue;
-      const auto fit = capacity::FitCosts(work->second.terms, workflow::UnitTerm(spec),
-                                          work->second.compute_s / jobs);
+      const auto fit = FitOf(spec, work->second);
       if (!fit) continue;
       cost.mutable_seconds_per_term()->Assign(fit->seconds_per_term.begin(),
                                               fit->seconds_per_term.end());

@@ -8,6 +8,7 @@
 
 #include "cluster/workflow/graph.h"
 #include "cluster/workflow/pool.h"
+#include "cluster/workflow/work_units.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
@@ -56,7 +57,28 @@ void SetDemand(const LoadWindow::Work& work, capacity::StageDemand& demand) {
     demand.variation = std::sqrt(variance) / demand.seconds_per_job;
 }
 
+// Sets what the stages with cost terms are asked for, by all their terms. Their jobs may be larger
+// or smaller than those that were measured. REQUIRES: app.arrivals_per_s is set.
+void SetDemandByTerms(const v1::Workflow& workflow, const LoadWindow::Asked& asked,
+                      const std::vector<const LoadWindow::Work*>& done, capacity::App& app) {
+  if (!(app.arrivals_per_s > 0)) return;
+  for (std::size_t i = 0; i < app.stages.size(); ++i) {
+    const v1::StageSpec& spec = workflow.stages(static_cast<int>(i));
+    const auto fit = FitOf(spec, *done[i]);
+    if (!fit) continue;
+    if (const auto seconds = asked.SecondsOf(spec.stage(), fit->seconds_per_term))
+      app.stages[i].seconds_per_job = *seconds / app.arrivals_per_s;
+  }
+}
+
 }  // namespace
+
+std::optional<capacity::CostFit> FitOf(const v1::StageSpec& spec, const LoadWindow::Work& work) {
+  if (spec.cost_terms().empty() || work.jobs == 0 || work.terms.terms != spec.cost_terms_size())
+    return std::nullopt;
+  return capacity::FitCosts(work.terms, workflow::UnitTerm(spec),
+                            work.compute_s / static_cast<double>(work.jobs));
+}
 
 std::vector<std::string> WorkflowSets(const StateMachine& state) {
   std::set<std::string> sets;
@@ -128,6 +150,7 @@ capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& teleme
   for (const auto& [app_id, record] : state.workflows()) {
     capacity::App app{.id = app_id};
     UnitsPerJob units_per_job;
+    std::vector<const LoadWindow::Work*> works;  // Of the stages.
     const workflow::Graph graph(record.workflow());
     for (const v1::StageSpec& spec : record.workflow().stages()) {
       capacity::StageDemand demand{.stage = spec.stage(), .pool = workflow::PoolIdOf(spec)};
@@ -136,10 +159,13 @@ capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& teleme
       const LoadWindow::Work& done = work[demand.pool][{app_id, spec.stage()}];
       SetDemand(done, demand);
       units_per_job.AddStage(done.jobs, done.units);
+      works.push_back(&done);
       app.stages.push_back(std::move(demand));
     }
-    if (const auto demand = asked.find(app_id); demand != asked.end())
+    if (const auto demand = asked.find(app_id); demand != asked.end()) {
       app.arrivals_per_s = demand->second.JobsOf(units_per_job.value());
+      SetDemandByTerms(record.workflow(), demand->second, works, app);
+    }
     model.apps.push_back(std::move(app));
   }
   return model;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cluster/capacity/capacity_model.h"
+#include "cluster/capacity/cost_fit.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/plans/plans.h"
 
@@ -41,14 +43,19 @@ std::pair<std::string, std::string> CountedPlace(const StateMachine& state, cons
 /// on its way counts where it goes, and its utilisation is unknown until it works there.
 std::vector<InstanceView> PlacedInstances(const StateMachine& state, const Telemetry& telemetry);
 
-/// The demand of the set's proxies and the costs in its pools. The pools have no workers yet:
-/// SetWorkers().
+/// The demand of the set's proxies and the costs in its pools. A stage with cost terms costs what
+/// the jobs that are asked for cost there on average, and any other what the measured ones did. The
+/// pools have no workers yet: SetWorkers().
 capacity::Model MeasuredModel(const StateMachine& state, const Telemetry& telemetry,
                               const std::string& workflow_set, const std::vector<Pool>& pools);
 
 /// Gives each pool of the model the workers of its instances.
 void SetWorkers(capacity::Model& model, const std::string& workflow_set,
                 const std::vector<InstanceView>& instances);
+
+/// What each term of the stage's cost takes, or nullopt when it has no terms, or nothing was
+/// measured by them.
+std::optional<capacity::CostFit> FitOf(const v1::StageSpec& spec, const LoadWindow::Work& work);
 
 /// Adds what each stage of each application costs, as the window measured it.
 void AddCosts(const StateMachine& state, const Telemetry& telemetry,

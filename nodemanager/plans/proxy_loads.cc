@@ -1,6 +1,7 @@
 #include "nodemanager/plans/proxy_loads.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "cluster/base/seconds.h"
@@ -16,8 +17,7 @@ ProxyLoads::ProxyLoads(const StateMachine& state, const Telemetry& telemetry,
   for (const v1::PoolCapacity& pool : capacity.pools()) workers_[pool.pool()] = pool.workers();
   for (const v1::StageCost& cost : capacity.costs()) {
     MeanJob& mean = mean_jobs_[cost.app_id()];
-    const double seconds = cost.seconds_per_unit() * cost.units_per_job();
-    if (seconds > 0) mean.seconds[cost.pool()] += seconds;
+    if (cost.seconds_per_unit() * cost.units_per_job() > 0) mean.stages.push_back(&cost);
     mean.units.AddStage(cost.samples(), cost.units_per_job() * static_cast<double>(cost.samples()));
   }
   ReadDebts();
@@ -52,15 +52,19 @@ ProxyLoads::Asked ProxyLoads::AskedOf(const std::string& proxy) const {
   Asked sum;
   for (const auto& [app, asked] : telemetry_.window->AskedLately(proxy, telemetry_.now)) {
     const auto mean = mean_jobs_.find(app);
-    if (mean == mean_jobs_.end() || mean->second.seconds.empty()) {
+    if (mean == mean_jobs_.end() || mean->second.stages.empty()) {
       sum.all_s += asked.jobs_per_s;
       sum.is_known = false;
       continue;
     }
     const double jobs = asked.JobsOf(mean->second.units.value());
-    for (const auto& [pool, seconds] : mean->second.seconds) {
-      sum.seconds[pool] += jobs * seconds;
-      sum.all_s += jobs * seconds;
+    for (const v1::StageCost* cost : mean->second.stages) {
+      const std::span terms(cost->seconds_per_term().data(),
+                            static_cast<std::size_t>(cost->seconds_per_term_size()));
+      const double seconds = asked.SecondsOf(cost->stage(), terms)
+                                 .value_or(jobs * cost->seconds_per_unit() * cost->units_per_job());
+      sum.seconds[cost->pool()] += seconds;
+      sum.all_s += seconds;
     }
   }
   // What a proxy owes is work too: without a share it would wait for ever until it may take a job.

@@ -4,12 +4,13 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "nodemanager/plans/plans.h"
 
 namespace onepiece::nodemanager {
 
-/// Ownership: borrows `state` and `telemetry`, and `capacity` during construction.
+/// Ownership: borrows all three. The costs in `capacity` must not change while it lives.
 /// Threading: thread-compatible.
 class ProxyLoads {
  public:
@@ -39,10 +40,10 @@ class ProxyLoads {
   const Telemetry& telemetry_;
   const std::string workflow_set_;
   struct MeanJob {
-    ByPool seconds;
+    std::vector<const v1::StageCost*> stages;  // Those of known cost.
     UnitsPerJob units;
   };
-  std::map<std::string, MeanJob> mean_jobs_;  // By application.
+  std::map<std::string, MeanJob> mean_jobs_;  // By application. Borrows the capacity's costs.
   ByPool workers_;
   std::map<std::string, ByPool> debts_;  // By proxy.
 };

@@ -77,6 +77,29 @@ class DemandTest : public QObject {
     }
   }
 
+  // Refused jobs are asked for too. The stage y has no terms.
+  void Demands_SumTheTermsOfEachStage() {
+    Gate gate(OnePool(0.1), 1, 1);
+    const auto ask = [&](std::vector<double> terms) {
+      AdmissionRequest job = gate.Job();
+      job.stages[0].terms = std::move(terms);
+      const bool in = gate.monitor.Admit(job).ok();
+      if (in) gate.monitor.Keep(job.uid);
+      return in;
+    };
+    QVERIFY(ask({1, 40}));
+    QVERIFY(!ask({1, 1600}));
+    const v1::Demand demand = gate.monitor.demands().at(0);
+    QCOMPARE(demand.stage_terms_size(), 1);
+    QCOMPARE(demand.stage_terms(0).stage(), std::string("x"));
+    QCOMPARE(demand.stage_terms(0).sums(0), 2.0);
+    QCOMPARE(demand.stage_terms(0).sums(1), 1640.0);
+    // The workflow has another formula now.
+    QVERIFY(!ask({5}));
+    QCOMPARE(gate.monitor.demands().at(0).stage_terms(0).sums_size(), 1);
+    QCOMPARE(gate.monitor.demands().at(0).stage_terms(0).sums(0), 5.0);
+  }
+
   void Demands_CountJobsNotAttempts() {
     Gate gate(OnePool(10));
     QVERIFY(gate.Ask());

@@ -37,6 +37,30 @@ class RequestMonitorTest : public QObject {
     }
   }
 
+  void SetLimits_KeepsWhatIsIn() {
+    Gate gate(OnePool(0.1, 1), 1, 3);
+    std::vector<base::Uid> in;
+    for (int i = 0; i < 3; ++i) {
+      const AdmissionRequest job = gate.Job();
+      QVERIFY(gate.monitor.Admit(job).ok());
+      in.push_back(job.uid);
+    }
+    gate.monitor.SetLimits(2, 0.5);
+    QCOMPARE(gate.monitor.in_flight(), 3);
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job())), std::string("QUOTA"));
+    gate.monitor.End(in[0]);
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job())), std::string("QUOTA"));
+    gate.monitor.End(in[1]);
+    QVERIFY(gate.Ask());
+    // Half of the rate from the next capacity on: a pool of one worker saves up half a second.
+    gate.monitor.Update(OnePool(0.1, 1));
+    gate.clock.Advance(60s);
+    QCOMPARE(gate.monitor.levels()[0].seconds, 0.5);
+    gate.monitor.SetLimits(4, 0.5);
+    QVERIFY(gate.Ask() && gate.Ask());
+    QCOMPARE(Reason(gate.monitor.Admit(gate.Job())), std::string("QUOTA"));
+  }
+
   void Admit_RefusesAtTheLimitAndSaysWhenToRetry() {
     Gate gate({}, 1, 2);
     const AdmissionRequest first = gate.Job();

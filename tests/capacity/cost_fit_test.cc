@@ -202,6 +202,15 @@ class CostFitTest : public QObject {
     QVERIFY(IsNear(absent.Fit().value().seconds_per_term[0], 3, 1e-6));
     QCOMPARE(absent.Fit().value().seconds_per_term[1], 0.0);
   }
+
+  void CostByTerms_IsTheSumOrNothing() {
+    const std::vector<double> costs = {0.1, 0.02}, terms = {3, 100};
+    QCOMPARE(*CostByTerms(costs, terms), 0.1 * 3 + 0.02 * 100);
+    QVERIFY(!CostByTerms({}, {}).has_value());
+    QVERIFY(!CostByTerms(costs, std::vector<double>{1}).has_value());
+    const std::vector<double> odd = {std::nan(""), -5};
+    QCOMPARE(*CostByTerms(costs, odd), 0.0);
+  }
 };
 
 }  // namespace onepiece::capacity

@@ -574,6 +574,62 @@ class LoadWindowTest : public QObject {
     QVERIFY(proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now()).empty());
   }
 
+  void proxiesTellTheTermsOfWhatTheyAreAskedFor() {
+    Reporter proxy;
+    proxy.node = "proxy-1";
+    proxy.pool = "";
+    const auto ask = [&](double size, const std::string& stage = "dit") {
+      proxy.Ask("a", 2, 0);
+      v1::Demand& demand = *proxy.load.mutable_demands(0);
+      if (demand.stage_terms().empty()) {
+        demand.add_stage_terms()->set_stage(stage);
+        for (int i = 0; i < 2; ++i) demand.mutable_stage_terms(0)->add_sums(0);
+      }
+      v1::StageTerms& terms = *demand.mutable_stage_terms(0);
+      terms.set_sums(0, terms.sums(0) + 2);
+      terms.set_sums(1, terms.sums(1) + 2 * size);
+      proxy.clock.Advance(seconds(1));
+      return proxy.Report();
+    };
+    const std::vector<double> costs = {0.5, 0.01};
+    QCOMPARE(ask(1e9), std::string());  // Before the first report, so it does not count.
+    for (int i = 0; i < 60; ++i) QCOMPARE(ask(100), std::string());
+    const auto seconds_of = [&](const std::vector<double>& of) {
+      return proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now())["a"].SecondsOf("dit", of);
+    };
+    QVERIFY(Near(*seconds_of(costs), 2 * (0.5 + 0.01 * 100), 0.1));
+    QVERIFY(
+        Near(*proxy.window.AskedLately("proxy-1", proxy.clock.Now())["a"].SecondsOf("dit", costs),
+             3, 0.1));
+    QVERIFY(!seconds_of({1}).has_value());
+    // Sums that cannot be are left out.
+    const v1::NodeLoad good = proxy.load;
+    for (const double bad : {std::nan(""), -1.0, 5.0}) {
+      proxy.load = good;
+      proxy.load.mutable_demands(0)->mutable_stage_terms(0)->set_sums(1, bad);
+      proxy.clock.Advance(milliseconds(10));
+      QVERIFY(proxy.Report().find("terms of a") != std::string::npos);
+      QVERIFY(Near(*seconds_of(costs), 3, 0.1));
+    }
+    // Half of the jobs come through a proxy of an earlier version. They count as the mean.
+    proxy.load = good;
+    const auto asked = [&] {
+      auto sum = proxy.window.AskedOf({"proxy-1"}, proxy.clock.Now())["a"];
+      sum.jobs_per_s *= 2;
+      return sum;
+    };
+    QVERIFY(Near(*asked().SecondsOf("dit", costs), 6, 0.2));
+    // The workflow has changed: the new formula counts.
+    proxy.load.mutable_demands(0)->mutable_stage_terms(0)->clear_sums();
+    proxy.load.mutable_demands(0)->mutable_stage_terms(0)->add_sums(0);
+    proxy.Ask("a", 2, 0);
+    proxy.load.mutable_demands(0)->mutable_stage_terms(0)->set_sums(0, 8);
+    proxy.clock.Advance(seconds(1));
+    QCOMPARE(proxy.Report(), std::string());
+    QVERIFY(seconds_of({1}).has_value());
+    QVERIFY(!seconds_of(costs).has_value());
+  }
+
   void aProxyThatIsNewIsNotDividedByAWindow() {
     Reporter proxy;
     proxy.Run(milliseconds(500), 0);

@@ -40,6 +40,7 @@ struct Cluster {
   bool ends_jobs = true, ends_decoding = true;
   bool has_terms = false;  // Decoding costs 0.1 s and 0.02 s for each unit.
   double units_asked = 0;  // The units of each job, as the proxies say.
+  double size_asked = 0;   // The second term of each job's decoding, as the proxies say.
 
   Cluster() {
     Apply(WorkflowCommand(MakeWorkflow("app", {"encode", "decode"})));
@@ -86,7 +87,14 @@ struct Cluster {
       demand.set_app_id("app");
       demand.set_admitted(node.node_id() == "proxy-1" ? 4 * jobs : jobs / 2);
       demand.set_rejected(node.node_id() == "proxy-1" ? 0 : jobs - jobs / 2);
-      demand.set_units(units_asked * static_cast<double>(demand.admitted() + demand.rejected()));
+      const auto asked = static_cast<double>(demand.admitted() + demand.rejected());
+      demand.set_units(units_asked * asked);
+      if (size_asked > 0) {
+        v1::StageTerms& terms = *demand.add_stage_terms();
+        terms.set_stage("decode");
+        terms.add_sums(asked);
+        terms.add_sums(size_asked * asked);
+      }
     } else if (node.assignment().has_stage()) {
       const bool encodes = node.assignment().stage().stage() == "encode";
       pool = encodes ? kEncode : kDecode;
@@ -325,6 +333,34 @@ class PlanViewsTest : public QObject {
     const v1::Capacity outside = MakeCapacity(cluster.state, cluster.telemetry(), "", "database-1");
     QCOMPARE(outside.pools_size(), 0);
     QCOMPARE(outside.sets_size(), 1);
+  }
+
+  // Decoding was measured with sizes of 10 on average, which is 0.3 s. The jobs that are asked for
+  // have 40, which is 0.9 s: three times as much, and not four times as their units say.
+  void jobsOfCostTermsCountByAllOfThem() {
+    Cluster cluster;
+    cluster.has_terms = true;
+    cluster.units_asked = 40;
+    cluster.size_asked = 40;
+    v1::Workflow workflow = MakeWorkflow("app", {"encode", "decode"});
+    v1::ParameterSpec& size = *workflow.add_parameters();
+    size.set_name("size");
+    size.set_type(v1::ParameterSpec::INTEGER);
+    workflow.mutable_stages(1)->add_cost_terms();
+    workflow.mutable_stages(1)->add_cost_terms()->add_factors("size");
+    cluster.Apply(WorkflowCommand(workflow));
+    v1::Command assign;
+    *assign.mutable_assign() = Assigner().Plan(cluster.state);
+    if (!assign.assign().assignments().empty()) cluster.Apply(assign);
+    for (const auto& [id, record] : std::map(cluster.state.nodes())) {
+      if (record.node().role() == v1::INSTANCE)
+        cluster.Apply(StateCommand(id, v1::Node::READY, record.node().assignment().epoch()));
+    }
+    cluster.Run(60);
+    const PolicyView view = MakePolicyView(cluster.state, cluster.telemetry(), Config());
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kDecode), 3 * 0.75));
+    // Stages without terms count by the units.
+    QVERIFY(Near(capacity::Utilization(view.sets[0].model, kEncode), 4 * 0.25));
   }
 
   void costsThatAreASumAreFittedForTheProxies() {
