@@ -20,8 +20,8 @@ absl::Status BadRule(std::string_view rule, std::string_view key, std::string_vi
 /// Errors: INVALID_ARGUMENT (BAD_RULE).
 absl::StatusOr<std::int64_t> AlertForMs(const v1::AlertRule& rule);
 
-/// Checks everything except that `watches` is a series or condition that exists: only who evaluates
-/// the rules knows that.
+/// Checks everything except that `watches` is a series or condition that exists: a newer program
+/// may know more of them (CheckWatches).
 /// Errors: INVALID_ARGUMENT (BAD_RULE), which names the rule, the key and what is allowed.
 absl::Status CheckAlertRule(const v1::AlertRule& rule);
 /// Checks each rule, that no two have one name, and that there are not too many.

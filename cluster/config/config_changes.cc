@@ -206,30 +206,6 @@ std::vector<std::string> SectionsOf(const v1::ClusterConfig& config) {
   return sections;
 }
 
-absl::Status ReplaceSections(const v1::ClusterConfig& from,
-                             const std::vector<std::string>& sections, v1::ClusterConfig& config) {
-  std::vector<const FieldDescriptor*> fields;
-  for (const std::string& section : sections) {
-    fields.push_back(v1::ClusterConfig::descriptor()->FindFieldByName(section));
-    if (fields.back() == nullptr) {
-      return base::MakeError(
-          absl::StatusCode::kInvalidArgument, "BAD_CONFIG",
-          absl::StrCat("'", base::ToUtf8(section, kMaxShownValue),
-                       "' is no section: ", absl::StrJoin(ConfigSections(), ", "), " are"));
-    }
-  }
-  v1::ClusterConfig kept = config, taken = from;
-  const Reflection& reflection = *config.GetReflection();
-  for (int i = 0; i < v1::ClusterConfig::descriptor()->field_count(); ++i) {
-    const FieldDescriptor* field = v1::ClusterConfig::descriptor()->field(i);
-    const bool replaced = std::ranges::find(fields, field) != fields.end();
-    reflection.ClearField(replaced ? &kept : &taken, field);
-  }
-  kept.MergeFrom(taken);
-  config = std::move(kept);
-  return absl::OkStatus();
-}
-
 std::vector<v1::ConfigChange> ConfigChanges(const v1::ClusterConfig& before,
                                             const v1::ClusterConfig& after) {
   Comparison comparison;

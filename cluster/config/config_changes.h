@@ -19,12 +19,6 @@ inline constexpr std::size_t kMaxShownValue = 200;
 std::vector<std::string> ConfigSections();
 /// The sections that `config` has. A list has at least one element.
 std::vector<std::string> SectionsOf(const v1::ClusterConfig& config);
-/// Replaces the sections of `config` that `sections` names with those of `from`. A section that
-/// `from` does not have is emptied.
-/// Errors: INVALID_ARGUMENT (BAD_CONFIG) for a name that is no section.
-absl::Status ReplaceSections(const v1::ClusterConfig& from,
-                             const std::vector<std::string>& sections, v1::ClusterConfig& config);
-
 /// What differs, field by field, in the order of the fields.
 ///
 /// Elements of lists are compared by their names (an application by its id, a stage by its name).

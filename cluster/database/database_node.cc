@@ -189,6 +189,20 @@ void DatabaseNode::Stop() {
   disk_->Stop();
 }
 
+void DatabaseNode::Follow(const v1::DatabaseLimits& limits) {
+  const auto choose = [](std::int64_t limit, std::int64_t own) { return limit > 0 ? limit : own; };
+  const JobStoreLimits next{
+      .budget_bytes = choose(limits.budget_bytes(), options_.store.budget_bytes),
+      .max_records = choose(limits.max_records(), options_.store.max_records),
+      .tombstone_ttl = limits.tombstone_ttl_s() > 0
+                           ? base::Duration(std::chrono::seconds(limits.tombstone_ttl_s()))
+                           : options_.store.tombstone_ttl};
+  // The memory comes before the store, which may use it at once.
+  values_->SetBudget(next.budget_bytes);
+  store_->SetLimits(next);
+  disk_->SetSpillBudget(choose(limits.spill_budget_bytes(), options_.disk.spill_budget_bytes));
+}
+
 v1::NodeLoad DatabaseNode::load() const {
   v1::NodeLoad load;
   const node::RingStats ring = inbox_->stats();
@@ -317,12 +331,10 @@ void DatabaseNode::Upkeep(const std::stop_token& stop) {
 // covers only the jobs that both sides keep.
 void DatabaseNode::GiveUpLost(const node::Routing& routing, base::MonotonicTime started) {
   if (store_->stats().missing_results == 0) return;
-  std::vector<std::string> databases;
-  for (const v1::Endpoint& database : routing.table().databases())
-    databases.push_back(database.node_id());
+  Places databases = node::DatabasePlaces(routing.table());
   const bool alone = databases.size() < 2;
-  if (std::ranges::find(databases, options_.node_id) == databases.end())
-    databases.push_back(options_.node_id);
+  if (!routing.FindDatabase(options_.node_id).has_value())
+    databases.push_back({.node_id = options_.node_id});
   const auto keeps = [&](const base::Uid& uid) {
     return Keeps(uid, options_.node_id, databases, options_.copies);
   };

@@ -26,6 +26,7 @@
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/values/remote_values.h"
+#include "onepiece/v1/cluster_config.pb.h"
 #include "onepiece/v1/config.pb.h"
 
 namespace onepiece::database {
@@ -72,6 +73,9 @@ class DatabaseNode {
   ///
   /// Errors: those of Disk::Open.
   absl::Status Recover(const std::string& cluster_id);
+  /// Goes by the cluster's limits from now on, and by its own options where they say 0. Whatever it
+  /// has stays. Callable at any time.
+  void Follow(const v1::DatabaseLimits& limits);
   /// Begins to answer calls, to take messages and to replicate. Until then every call fails with
   /// RECOVERING.
   void Start();

@@ -21,7 +21,10 @@ constexpr base::Duration kSpillRetryPause = 1s;
 
 }  // namespace
 
-Disk::Disk(DiskOptions options, base::Clock& clock) : options_(std::move(options)), clock_(clock) {}
+Disk::Disk(DiskOptions options, base::Clock& clock)
+    : options_(std::move(options)),
+      clock_(clock),
+      spill_budget_bytes_(options_.spill_budget_bytes) {}
 
 Disk::~Disk() { Stop(); }
 
@@ -60,6 +63,8 @@ absl::Status Disk::Open(const std::string& cluster_id, JobStore& store) {
   // use journal_ once they see it.
   store_ = &store;
   open_ = true;
+  // It may have changed while the files were read.
+  if (spill_ != nullptr) spill_->SetBudget(spill_budget_bytes_);
   Recover(*journal_, spill_.get(), std::move(kept), store);
   if (spills()) thread_ = std::jthread([this] { Run(stopping_.get_token()); });
   return absl::OkStatus();
@@ -70,6 +75,11 @@ void Disk::Stop() {
   if (thread_.joinable()) thread_.join();
   if (open_ && !journal_->Flush(clock_.Now() + base::Scaled(2s)))
     spdlog::error("op=disk_stop the disk is too slow: records are lost");
+}
+
+void Disk::SetSpillBudget(std::int64_t bytes) {
+  spill_budget_bytes_ = bytes;
+  if (open_ && spill_ != nullptr) spill_->SetBudget(bytes);
 }
 
 bool Disk::MakeRoom(base::MonotonicTime deadline) {

@@ -64,8 +64,10 @@ class Disk {
 
   [[nodiscard]] bool spills() const { return options_.spill && !options_.folder.empty(); }
   [[nodiscard]] std::int64_t spill_budget_bytes() const {
-    return spills() ? options_.spill_budget_bytes : 0;
+    return spills() ? spill_budget_bytes_.load() : 0;
   }
+  /// Sets DiskOptions::spill_budget_bytes. Files beyond a lower budget stay.
+  void SetSpillBudget(std::int64_t bytes);
   [[nodiscard]] DiskStats stats() const;
 
  private:
@@ -75,6 +77,7 @@ class Disk {
 
   const DiskOptions options_;
   base::Clock& clock_;
+  std::atomic<std::int64_t> spill_budget_bytes_;
   // Set by Open, then left alone.
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Spill> spill_;

@@ -136,6 +136,12 @@ bool JobStore::MakeRoom(std::int64_t bytes) {
   return true;
 }
 
+void JobStore::SetLimits(const JobStoreLimits& limits) {
+  shared_->result_bytes.SetLimit(limits.budget_bytes);
+  shared_->records.SetLimit(limits.max_records);
+  shared_->tombstone_ttl = limits.tombstone_ttl;
+}
+
 bool JobStore::Confirm(const base::Uid& uid) { return ShardOf(uid).Confirm(uid); }
 
 void JobStore::FailJob(const message::Header& result, const std::string& reason,
@@ -337,7 +343,7 @@ JobStoreStats JobStore::stats() const {
   return {.records = shared.records.used(),
           .results = shared.results,
           .result_bytes = shared.result_bytes.used(),
-          .budget_bytes = shared.options.budget_bytes,
+          .budget_bytes = shared.result_bytes.limit(),
           .missing_results = shared.missing_results,
           .spilled_results = shared.spilled_results,
           .spilled_bytes = shared.spilled_bytes,

@@ -61,6 +61,10 @@ class JobStore {
   /// says so, evicts results that were sent to their client, the oldest first.
   absl::StatusOr<StoreOutcome> StoreResult(const ResultBundle& bundle, message::Kind kind,
                                            StoreMode mode = {});
+  /// Replaces what JobStoreOptions says of the same names. Records and results that are here stay
+  /// when a limit is below them. Nothing new comes in until there is room again, as when a store is
+  /// full. A tombstone keeps the time that it was given.
+  void SetLimits(const JobStoreLimits& limits);
   /// Makes room for a result of so many bytes, as StoreResult does. Returns whether there is room
   /// now.
   bool MakeRoom(std::int64_t bytes);

@@ -14,6 +14,12 @@
 
 namespace onepiece::database {
 
+/// The limits that may change while a store works. As in JobStoreOptions.
+struct JobStoreLimits {
+  std::int64_t budget_bytes = 0, max_records = 0;
+  base::Duration tombstone_ttl{};
+};
+
 struct JobStoreOptions {
   std::int64_t budget_bytes = std::int64_t{1} << 30;  ///< For result bytes in memory.
   std::int64_t max_records = 100'000;

@@ -35,6 +35,8 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   // The agent starts before Recover(), because only the NodeManager tells which cluster this is.
   // The node stays STARTING until then.
   agent.SetLoadSource([&database] { return database->load(); });
+  agent.OnLimits(
+      [&database](const v1::LimitsConfig& limits) { database->Follow(limits.databases()); });
   agent.Start();
   absl::Status status = Recover(config, host, view, *database);
   if (status.ok()) {

@@ -49,6 +49,10 @@ class FileSpill final : public Spill {
       const base::Uid& uid, std::span<const StoredArtifact> artifacts) override;
   absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) override;
   void Remove(const base::Uid& uid) override;
+  void SetBudget(std::int64_t bytes) override {
+    const base::MutexLock lock(mutex_);
+    stats_.budget_bytes = bytes;
+  }
   [[nodiscard]] SpillStats stats() const override;
 
  private:
@@ -260,11 +264,11 @@ absl::StatusOr<std::vector<StoredArtifact>> FileSpill::Write(
     // its bytes would count against the budget for ever.
     const base::MutexLock lock(mutex_);
     Drop(uid);
-    if (bytes > options_.budget_bytes - stats_.bytes) {
+    if (bytes > stats_.budget_bytes - stats_.bytes) {
       return base::MakeError(
           absl::StatusCode::kResourceExhausted, "SPILL_FULL",
-          absl::StrCat("no room for ", bytes, " bytes: ", stats_.bytes, " of ",
-                       options_.budget_bytes, " are spilled (spill_budget_bytes)"));
+          absl::StrCat("no room for ", bytes, " bytes: ", stats_.bytes, " of ", stats_.budget_bytes,
+                       " are spilled (spill_budget_bytes)"));
     }
     stats_.bytes += bytes;
   }

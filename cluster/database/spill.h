@@ -63,6 +63,8 @@ class Spill {
   virtual absl::StatusOr<std::vector<StoredArtifact>> Read(const base::Uid& uid) = 0;
   /// Removes a result's file before it returns. Does nothing when there is none.
   virtual void Remove(const base::Uid& uid) = 0;
+  /// Sets SpillOptions::budget_bytes. Files beyond a lower budget stay.
+  virtual void SetBudget(std::int64_t bytes) = 0;
   [[nodiscard]] virtual SpillStats stats() const = 0;
 
  protected:

@@ -14,8 +14,9 @@ class Budget {
   bool Take(std::int64_t units) {
     // Relaxed everywhere: the budget only counts, it publishes no data.
     std::int64_t used = used_.load(std::memory_order_relaxed);
+    const std::int64_t most = limit();
     do {
-      if (units > limit_ || used > limit_ - units) return false;
+      if (units > most || used > most - units) return false;
     } while (!used_.compare_exchange_weak(used, used + units, std::memory_order_relaxed));
     return true;
   }
@@ -23,10 +24,12 @@ class Budget {
   /// Takes `units` beyond the limit if need be, for something that has grown already.
   void Force(std::int64_t units) { used_.fetch_add(units, std::memory_order_relaxed); }
   [[nodiscard]] std::int64_t used() const { return used_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::int64_t limit() const { return limit_; }
+  [[nodiscard]] std::int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  /// What is taken beyond a lower limit stays taken.
+  void SetLimit(std::int64_t limit) { limit_.store(limit, std::memory_order_relaxed); }
 
  private:
-  const std::int64_t limit_;
+  std::atomic<std::int64_t> limit_;
   std::atomic<std::int64_t> used_{0};
 };
 

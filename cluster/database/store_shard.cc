@@ -390,10 +390,10 @@ base::Duration StoreShard::LifeOf(const JobRecord& record) const {
     case Phase::kEnded:
       return std::chrono::seconds(record.result_ttl_s());
     case Phase::kExpired:
-      return shared_.options.tombstone_ttl;  // Every database expires its copy by itself.
+      return shared_.tombstone_ttl;  // Every database expires its copy by itself.
     default:
       // As long as a copy may live that has not heard of it. tombstone_ttl is the margin.
-      return shared_.options.tombstone_ttl + std::chrono::seconds(record.result_ttl_s());
+      return shared_.tombstone_ttl.load() + std::chrono::seconds(record.result_ttl_s());
   }
 }
 
@@ -402,7 +402,7 @@ bool StoreShard::IsOver(const JobRecord& record, TimeLeft left) const {
   const Phase phase = PhaseOf(record);
   if (phase == Phase::kOpen || !left.has_value()) return false;
   const bool is_last = IsTombstone(phase) || record.job().state() != Job::SUCCEEDED;
-  return *left <= (is_last ? base::Duration::zero() : -shared_.options.tombstone_ttl);
+  return *left <= (is_last ? base::Duration::zero() : -shared_.tombstone_ttl.load());
 }
 
 StoreShard::Copy StoreShard::CopyOf(const JobRecord& record, TimeLeft left) const {

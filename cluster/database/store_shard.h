@@ -43,13 +43,15 @@ struct StoreShared {
         records(given.max_records),
         record_bytes(given.max_record_bytes),
         result_bytes(given.budget_bytes),
-        watches(its_clock) {}
+        watches(its_clock),
+        tombstone_ttl(given.tombstone_ttl) {}
 
   const JobStoreOptions options;
   base::Clock& clock;
   const JobStoreHooks hooks;
   Budget records, record_bytes, result_bytes;
   Watches watches;
+  std::atomic<base::Duration> tombstone_ttl;    ///< For those to come.
   std::atomic<std::uint64_t> last_revision{0};  ///< The last revision of any job.
   std::atomic<std::uint64_t> last_ticket{0};    ///< The last ticket that any Line gave out.
   std::atomic<std::int64_t> results{0}, missing_results{0}, spilled_results{0}, spilled_bytes{0};

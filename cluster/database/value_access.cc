@@ -170,6 +170,12 @@ ValueAccess::ValueAccess(std::shared_ptr<values::Slabs> slabs,
                     clock),
       clock_(clock) {}
 
+void ValueAccess::SetBudget(std::int64_t bytes) {
+  budget_bytes_ = bytes;
+  slabs_->SetLimit(static_cast<std::uint64_t>(bytes) + kHeadRoomBytes);
+  reservations_.SetBudget(static_cast<std::uint64_t>(bytes));
+}
+
 void ValueAccess::Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts) {
   const base::MutexLock lock(served_mutex_);
   if (const auto before = served_.extract(uid); !before.empty()) {

@@ -2,6 +2,7 @@
 // and the reservations through which large results arrive (docs/database.md).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -67,6 +68,9 @@ class ValueAccess {
   /// Lets peers find these artifacts of a job from now on, as far as they lie in slabs; with
   /// nullptr, none. Call it before the memory of the former artifacts is released.
   void Serve(const base::Uid& uid, const std::vector<StoredArtifact>* artifacts);
+  /// Sets ValueAccessOptions::budget_bytes. What lies in the memory, or is being written, stays.
+  /// The index keeps its size.
+  void SetBudget(std::int64_t bytes);
 
   /// Grants a peer access to a segment.
   ///
@@ -104,7 +108,7 @@ class ValueAccess {
 
   absl::Status CheckRoom(const Awaited& awaited, std::int64_t bytes, const Store& store) const;
 
-  const std::int64_t budget_bytes_;
+  std::atomic<std::int64_t> budget_bytes_;
   const std::shared_ptr<values::Slabs> slabs_;
   const std::unique_ptr<values::ValueIndex> index_;
   values::Reservations reservations_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cluster/config/watched.h"
 
 namespace onepiece::history {
 namespace {
@@ -146,7 +147,7 @@ Findings FailedPlans(const session::Snapshot& snapshot, const session::LinkStatu
   return found;
 }
 
-constexpr std::array<Condition, 9> kConditions = {{
+constexpr std::array<Condition, config::kAlertConditions.size()> kConditions = {{
     {"node-dead", Source::kCluster, DeadNodes},
     {"job-failed", Source::kJobs, FailedJobs},
     {"ring-stuck", Source::kRings, StuckRings},
@@ -157,6 +158,7 @@ constexpr std::array<Condition, 9> kConditions = {{
     {"clock-skew", Source::kCluster, WrongClocks},
     {"plan-failed", Source::kPlans, FailedPlans},
 }};
+static_assert(std::ranges::equal(kConditions, config::kAlertConditions, {}, &Condition::name));
 
 template <typename T>
 std::string WhyOld(const session::Part<T>& part, std::int64_t now_ms) {
@@ -233,17 +235,11 @@ std::string ConditionNames() {
 }
 
 std::optional<Source> SourceOfSeries(std::string_view pattern) {
-  static constexpr std::array<std::pair<std::string_view, Source>, 7> kKinds = {{
-      {"node/", Source::kCluster},
-      {"ring/", Source::kRings},
-      {"pool/", Source::kElasticity},
-      {"database/", Source::kDatabases},
-      {"replica/", Source::kReplicas},
-      {"jobs/", Source::kJobs},
-      {"part/", Source::kAlways},
-  }};
-  for (const auto& [kind, source] : kKinds) {
-    if (pattern.starts_with(kind)) return source;
+  static constexpr std::array<Source, config::kSeriesKinds.size()> kSources = {
+      Source::kCluster,  Source::kRings, Source::kElasticity, Source::kDatabases,
+      Source::kReplicas, Source::kJobs,  Source::kAlways};
+  for (std::size_t i = 0; i < kSources.size(); ++i) {
+    if (pattern.starts_with(config::kSeriesKinds[i])) return kSources[i];
   }
   return std::nullopt;
 }

@@ -14,6 +14,7 @@
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
+#include "cluster/config/watched.h"
 #include "cluster/history/conditions.h"
 #include "onepiece/v1/recording.pb.h"
 
@@ -26,38 +27,6 @@ using google::protobuf::Reflection;
 
 constexpr double kLargestExact = 9007199254740992.0;  // 2^53
 constexpr std::size_t kMaxAudit = 200;
-
-bool IsOneOf(const std::string& name, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-// Returns true for a field that says what a thing is and not how it is doing.
-bool StaysInThing(const FieldDescriptor& field) {
-  return IsOneOf(field.name(), {"producer_id", "incarnation", "pid", "generation", "admissions",
-                                "replica", "group", "version", "common_version"});
-}
-
-// Returns true for a field whose name is left out of series names: "node/instance-1/utilization",
-// not "…/load/utilization".
-bool IsSilent(const FieldDescriptor& field) {
-  return IsOneOf(field.name(), {"load", "health", "rates", "database", "status", "parts"});
-}
-
-bool IsNumber(const FieldDescriptor& field) {
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-    case FieldDescriptor::CPPTYPE_INT64:
-    case FieldDescriptor::CPPTYPE_UINT32:
-    case FieldDescriptor::CPPTYPE_UINT64:
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return !StaysInThing(field);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return field.name() == "sleeping";  // Other booleans say what a thing is.
-    default:
-      return false;
-  }
-}
 
 // Returns the key by which the elements of a repeated field are told apart. Empty means by their
 // index.
@@ -146,8 +115,8 @@ void Walk(Message& message, std::string& name, Visit visit) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor* field = type.field(i);
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    if (field->is_map() || (!is_message && !IsNumber(*field))) continue;
-    if (!IsSilent(*field)) name.append("/").append(field->name());
+    if (field->is_map() || (!is_message && !config::IsSeriesNumber(*field))) continue;
+    if (!config::IsLeftOutOfSeriesNames(*field)) name.append("/").append(field->name());
     const std::size_t here = name.size();
     if (!field->is_repeated()) {
       if (!is_message) {

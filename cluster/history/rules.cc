@@ -6,8 +6,8 @@
 #include "cluster/base/status.h"
 #include "cluster/base/utf8.h"
 #include "cluster/config/alert_rules.h"
+#include "cluster/config/watched.h"
 #include "cluster/history/alerts.h"
-#include "cluster/history/conditions.h"
 
 namespace onepiece::history {
 namespace {
@@ -45,25 +45,6 @@ absl::Status SetKey(const std::string& key, const YAML::Node& value, v1::AlertRu
   } else {
     return BadRule(rule.name(), key,
                    "not a key: name, watches, above, below, for, severity, text are");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckWatches(const Rule& rule) {
-  if (rule.when == Rule::When::kTrue) {
-    if (FindCondition(rule.watches) != nullptr) return absl::OkStatus();
-    return BadRule(rule.name, "watches",
-                   absl::StrCat("one of ", ConditionNames(), ", or a series with above or below"));
-  }
-  if (FindCondition(rule.watches) != nullptr)
-    return BadRule(rule.name, "watches",
-                   "a condition holds or not: above and below are for series");
-  const bool ends_well = !rule.watches.empty() && rule.watches.back() != '/';
-  if (!SourceOfSeries(rule.watches) || !ends_well) {
-    return BadRule(
-        rule.name, "watches",
-        "a series like node/*/utilization: node/, ring/, pool/, database/, replica/, jobs/ "
-        "or part/ come first");
   }
   return absl::OkStatus();
 }
@@ -112,8 +93,8 @@ absl::StatusOr<std::vector<Rule>> ParseTree(const YAML::Node& root) {
   ONEPIECE_RETURN_IF_ERROR(config::CheckAlertRules(read));
   std::vector<Rule> rules;
   for (const v1::AlertRule& rule : read) {
+    ONEPIECE_RETURN_IF_ERROR(config::CheckWatches(rule));
     ONEPIECE_ASSIGN_OR_RETURN(rules.emplace_back(), RuleOf(rule));
-    ONEPIECE_RETURN_IF_ERROR(CheckWatches(rules.back()));
   }
   return rules;
 }

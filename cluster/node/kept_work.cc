@@ -96,7 +96,11 @@ WorkKey KeyOf(const message::Header& header) {
 }
 
 KeptWork::KeptWork(const ClusterView& view, Ways ways, KeptWorkOptions options, base::Clock& clock)
-    : view_(view), ways_(std::move(ways)), options_(std::move(options)), clock_(clock) {}
+    : view_(view),
+      ways_(std::move(ways)),
+      options_(std::move(options)),
+      clock_(clock),
+      max_bytes_(options_.max_bytes) {}
 
 KeptWork::~KeptWork() { Stop(); }
 
@@ -108,6 +112,11 @@ void KeptWork::Start() {
 
 void KeptWork::Stop() { thread_ = {}; }
 
+void KeptWork::SetMaxBytes(std::int64_t bytes) {
+  const base::MutexLock lock(mutex_);
+  max_bytes_ = bytes > 0 ? static_cast<std::size_t>(bytes) : options_.max_bytes;
+}
+
 void KeptWork::Keep(message::Message& message) {
   message::Header& header = message.header;
   const std::size_t size = BytesOf(message);
@@ -118,7 +127,8 @@ void KeptWork::Keep(message::Message& message) {
   // late is not worth a place.
   const bool stale = known != items_.end() && known->second.message.header.attempt > header.attempt;
   if (known != items_.end() && !stale) Erase(known);
-  if (stale || items_.size() >= options_.max_items || size > options_.max_bytes - bytes_) {
+  if (stale || items_.size() >= options_.max_items ||
+      size > max_bytes_ - std::min(max_bytes_, bytes_)) {
     header.keeper.clear();
     header.keeper_incarnation = 0;
     if (!stale) Count(KeptWorkEvent::kNotKept, StageOf(header));

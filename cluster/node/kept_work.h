@@ -102,6 +102,8 @@ class KeptWork {
   KeptWork(const KeptWork&) = delete;
   KeptWork& operator=(const KeptWork&) = delete;
 
+  /// Sets KeptWorkOptions::max_bytes; 0: as at the start. What is kept stays.
+  void SetMaxBytes(std::int64_t bytes);
   /// Keeps the message, which is about to be sent, and names this node as its keeper. Without room
   /// the message gets no keeper. Call it before each send, also before one that is repeated. The
   /// bytes of the artifacts must be owned by their buffers.
@@ -183,6 +185,7 @@ class KeptWork {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   Items items_ ABSL_GUARDED_BY(mutex_);
+  std::size_t max_bytes_ ABSL_GUARDED_BY(mutex_);
   std::size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t last_revision_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t seen_epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the table that the last look had.

@@ -95,6 +95,7 @@ class NodeAgent::Impl {
   RoutingCallback on_routing;
   AssignmentCallback on_assignment;
   CapacityCallback on_capacity;
+  LimitsCallback on_limits;
   LoadSource load_source;
 
  private:
@@ -129,6 +130,7 @@ class NodeAgent::Impl {
   void TakeReportInterval(int interval_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeRegistration(const v1::RegisterNodeResponse& response);
   absl::Status Report(const std::stop_token& stop);
+  void TakeAnswer(const v1::ReportNodeResponse& response);
   void Unregister(const absl::Status& why);
   void RoutingLoop(const std::stop_token& stop);
   void AssignmentLoop(const std::stop_token& stop);
@@ -175,6 +177,9 @@ class NodeAgent::Impl {
   std::optional<base::Duration> clock_skew_ ABSL_GUARDED_BY(mutex_);
   // The calls under way, and whether each was cancelled so that its stream begins anew.
   std::map<Call*, bool> calls_ ABSL_GUARDED_BY(mutex_);
+
+  // The limits that on_limits was called with last. The reporting thread's alone.
+  std::string limits_;
 
   // The limit of the next call to one of several replicas. It doubles with every round until a call
   // succeeds. A refusal does not reset it: a leader with so much to do that it refuses some nodes
@@ -419,7 +424,9 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     request.mutable_served_app_ids()->Add(status_.served_apps.begin(), status_.served_apps.end());
     request.set_drained(status_.drained);
     request.set_load_failed(status_.load_failed);
-    request.set_routing_epoch(view_.routing()->epoch());
+    // Until its first table comes, what a node has is another cluster's.
+    request.set_routing_epoch(other_cluster_ || any_epoch_ ? 0 : view_.routing()->epoch());
+    request.set_cluster_id(view_.cluster_id());
   }
   // The source runs without the mutex, because it may call SetState().
   if (load_source) *request.mutable_load() = load_source();
@@ -431,13 +438,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
       Ask(stop, "report", &NodeManagerStub::ReportNode, request, &trip);
   if (response.ok()) {
     TakeServerTime(response->server_unix_ms(), trip);
-    replicas_.Learn({response->nodemanagers().begin(), response->nodemanagers().end()});
-    // An older NodeManager says it at the registration alone.
-    if (const int interval = response->report_interval_ms(); interval > 0) {
-      const base::MutexLock lock(mutex_);
-      TakeReportInterval(interval);
-    }
-    if (on_capacity && response->has_capacity()) on_capacity(response->capacity());
+    TakeAnswer(*response);
     return absl::OkStatus();
   }
   const std::string reason = base::GetReason(response.status()).reason;
@@ -449,6 +450,22 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     report_now_ = true;
   }
   return response.status();
+}
+
+void NodeAgent::Impl::TakeAnswer(const v1::ReportNodeResponse& response) {
+  replicas_.Learn({response.nodemanagers().begin(), response.nodemanagers().end()});
+  // An older NodeManager says it at the registration alone.
+  if (const int interval = response.report_interval_ms(); interval > 0) {
+    const base::MutexLock lock(mutex_);
+    TakeReportInterval(interval);
+  }
+  // The limits come first, because a capacity is taken by them.
+  if (std::string limits = response.limits().SerializeAsString();
+      on_limits && response.has_limits() && limits != limits_) {
+    on_limits(response.limits());
+    limits_ = std::move(limits);
+  }
+  if (on_capacity && response.has_capacity()) on_capacity(response.capacity());
 }
 
 // The server read its clock somewhere within the round trip; the middle is at most half of it off.
@@ -765,6 +782,8 @@ void NodeAgent::OnAssignment(AssignmentCallback callback) {
 }
 
 void NodeAgent::OnCapacity(CapacityCallback callback) { impl_->on_capacity = std::move(callback); }
+
+void NodeAgent::OnLimits(LimitsCallback callback) { impl_->on_limits = std::move(callback); }
 
 void NodeAgent::SetLoadSource(LoadSource source) { impl_->load_source = std::move(source); }
 

@@ -96,6 +96,7 @@ class NodeAgent {
   using RoutingCallback = std::function<void(const std::shared_ptr<const Routing>&)>;
   using AssignmentCallback = std::function<void(const v1::Assignment&)>;
   using CapacityCallback = std::function<void(const v1::Capacity&)>;
+  using LimitsCallback = std::function<void(const v1::LimitsConfig&)>;
   using LoadSource = std::function<v1::NodeLoad()>;
 
   /// Borrows `view` and `clock`, which outlive the agent.
@@ -114,6 +115,10 @@ class NodeAgent {
   /// `callback` is called with the set's capacity when the answer to a report brings it. REQUIRES:
   /// before Start().
   void OnCapacity(CapacityCallback callback);
+  /// `callback` is called with the cluster's limits for this node's role when the answer to a
+  /// report brings other ones than before. It is not called while they are all 0 from the start.
+  /// REQUIRES: before Start().
+  void OnLimits(LimitsCallback callback);
   /// The agent asks `source` before every report. REQUIRES: before Start().
   void SetLoadSource(LoadSource source);
 

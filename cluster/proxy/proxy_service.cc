@@ -112,6 +112,13 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
 
 ProxyService::~ProxyService() { Stop(); }
 
+void ProxyService::Follow(const v1::ProxyLimits& limits) {
+  monitor_.SetLimits(
+      limits.max_jobs_in_flight() > 0 ? limits.max_jobs_in_flight() : options_.max_jobs_in_flight,
+      limits.admission_share() > 0 ? limits.admission_share() : options_.admission_share);
+  if (options_.kept != nullptr) options_.kept->SetMaxBytes(limits.kept_bytes());
+}
+
 void ProxyService::Stop() {
   stopping_.request_stop();
   watches_.Stop();

@@ -25,6 +25,7 @@
 #include "cluster/rpc/stream_shares.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
+#include "onepiece/v1/cluster_config.pb.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 
 namespace onepiece::proxy {
@@ -66,6 +67,9 @@ class ProxyService final
   void Stop();
   /// Takes the newest capacity of the workflow set.
   void UpdateCapacity(const v1::Capacity& capacity) { monitor_.Update(capacity); }
+  /// Goes by the cluster's limits from now on, and by its own options where they say 0. Jobs that
+  /// are in stay in, and what is kept stays.
+  void Follow(const v1::ProxyLimits& limits);
   /// For the load report.
   [[nodiscard]] int jobs_in_flight() const { return monitor_.in_flight(); }
   [[nodiscard]] std::size_t watches() const { return watch_places_.taken(); }

@@ -19,11 +19,19 @@ constexpr std::size_t kMaxOver = 4096;
 
 Reservations::Reservations(std::shared_ptr<Slabs> slabs, ReservationsOptions options,
                            base::Clock& clock)
-    : slabs_(std::move(slabs)), options_(options), clock_(clock) {}
+    : slabs_(std::move(slabs)),
+      options_(options),
+      clock_(clock),
+      budget_bytes_(options.budget_bytes) {}
+
+void Reservations::SetBudget(std::uint64_t bytes) {
+  const base::MutexLock lock(mutex_);
+  budget_bytes_ = bytes;
+}
 
 absl::Status Reservations::CheckRoomLocked(std::uint64_t bytes) const {
-  if (open_.size() < options_.max_open && bytes <= options_.budget_bytes &&
-      open_bytes_ <= options_.budget_bytes - bytes) {
+  if (open_.size() < options_.max_open && bytes <= budget_bytes_ &&
+      open_bytes_ <= budget_bytes_ - bytes) {
     return absl::OkStatus();
   }
   return base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_RESERVATIONS",

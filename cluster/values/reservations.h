@@ -62,6 +62,8 @@ class Reservations {
     std::uint64_t over = 0;  ///< Reservations whose lease ended, so far.
   };
 
+  /// Sets budget_bytes. What is open stays open.
+  void SetBudget(std::uint64_t bytes);
   /// Whether another reservation of `bytes` may be opened.
   ///
   /// Errors: RESOURCE_EXHAUSTED (TOO_MANY_RESERVATIONS).
@@ -117,6 +119,7 @@ class Reservations {
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   OpenMap open_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t budget_bytes_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t open_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t over_ ABSL_GUARDED_BY(mutex_) = 0;
   // The numbers of the last reservations whose lease ended, or that were spoilt.

@@ -59,12 +59,17 @@ absl::Status Full(std::uint64_t bytes, std::uint64_t limit) {
 class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsImpl> {
  public:
   SlabsImpl(fabric::Fabric& fabric, SlabsOptions options, base::Clock& clock)
-      : fabric_(fabric), options_(std::move(options)), clock_(clock) {}
+      : fabric_(fabric),
+        options_(std::move(options)),
+        clock_(clock),
+        limit_bytes_(options_.limit_bytes) {}
 
   absl::StatusOr<Slab> Take(std::uint64_t bytes) override;
+  void SetLimit(std::uint64_t bytes) override { limit_bytes_ = bytes; }
   std::uint64_t max_bytes() const override {
-    const std::uint64_t step = SingleStep(options_.limit_bytes);
-    return options_.limit_bytes / step * step;
+    const std::uint64_t limit = limit_bytes_.load();
+    const std::uint64_t step = SingleStep(limit);
+    return limit / step * step;
   }
   std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
   absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment, const std::string& peer,
@@ -108,6 +113,7 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   fabric::Fabric& fabric_;
   const SlabsOptions options_;
   base::Clock& clock_;
+  std::atomic<std::uint64_t> limit_bytes_;
   base::Mutex grow_mutex_;  // Held while a segment is registered.
   // What the last registration said, and when the next one may be tried.
   absl::Status refused_ ABSL_GUARDED_BY(grow_mutex_);
@@ -127,7 +133,7 @@ absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
   if (bytes == 0) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_SIZE", "a slab of no bytes");
   }
-  if (bytes > options_.limit_bytes) return Full(bytes, options_.limit_bytes);
+  if (const std::uint64_t limit = limit_bytes_.load(); bytes > limit) return Full(bytes, limit);
   const auto try_cut = [&] {
     const base::MutexLock lock(mutex_);
     return CutFrom(bytes);
@@ -142,7 +148,7 @@ absl::StatusOr<Slabs::Slab> SlabsImpl::Take(std::uint64_t bytes) {
       ONEPIECE_RETURN_IF_ERROR(Grow(bytes));
       cut = try_cut();
     }
-    if (!cut.has_value()) return Full(bytes, options_.limit_bytes);
+    if (!cut.has_value()) return Full(bytes, limit_bytes_.load());
   }
   auto give_back = [self = shared_from_this(), place = cut->place](std::byte*) {
     self->GiveBack(place);
@@ -196,16 +202,17 @@ absl::Status SlabsImpl::Grow(std::uint64_t bytes) {
   const bool single = IsLarge(bytes);
   std::uint64_t size = single ? SingleBytes(bytes) : Rounded(options_.segment_bytes);
   const std::uint64_t least = single ? size : Rounded(bytes);
+  const std::uint64_t limit = limit_bytes_.load();
   Retired retired;  // Freed before the new segment is made.
   {
     const base::MutexLock lock(mutex_);
     // Empty segments that are kept for later give way to the one that is needed now.
-    while (stats_.registered_bytes + size > options_.limit_bytes && !empty_.empty()) {
+    while (stats_.registered_bytes + size > limit && !empty_.empty()) {
       Retire(empty_.front(), retired);
     }
-    const std::uint64_t left = options_.limit_bytes - stats_.registered_bytes;
+    const std::uint64_t left = limit - std::min(limit, stats_.registered_bytes);
     size = std::min(size, left / kAlignBytes * kAlignBytes);
-    if (size < least) return Full(bytes, options_.limit_bytes);
+    if (size < least) return Full(bytes, limit);
     stats_.registered_bytes += size;
   }
   retired.clear();

@@ -82,6 +82,8 @@ class Slabs {
   /// Errors: RESOURCE_EXHAUSTED (VALUE_MEMORY_FULL: limit_bytes is reached), INVALID_ARGUMENT
   /// (BAD_SIZE: zero bytes), and those of Fabric::Register.
   virtual absl::StatusOr<Slab> Take(std::uint64_t bytes) = 0;
+  /// Sets limit_bytes. What is registered beyond a lower limit stays until it is empty.
+  virtual void SetLimit(std::uint64_t bytes) = 0;
   /// The most that Take gives while nothing else is taken.
   [[nodiscard]] virtual std::uint64_t max_bytes() const = 0;
   /// Where peers find these bytes; nullopt when they are not inside one of the slabs.

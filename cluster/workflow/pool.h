@@ -27,6 +27,24 @@ inline PoolKey PoolOf(const v1::StageSpec& stage) {
           .device = stage.device()};
 }
 
+/// How many instances a pool may have, as its stages and its limits say together.
+struct PoolBounds {
+  int least = 1;  ///< The highest minimum.
+  int most = 0;   ///< The lowest maximum. 0: none.
+
+  void Add(const v1::StageSpec& stage) {
+    least = stage.min_instances() > least ? stage.min_instances() : least;
+    if (const int max = stage.max_instances(); max > 0 && (most == 0 || max < most)) most = max;
+  }
+  /// Limits replace the stages' maximum, and can only raise their minimum. 0: they say nothing.
+  void Limit(int min, int max) {
+    least = min > least ? min : least;
+    if (max > 0) most = max;
+  }
+  /// Where the two contradict each other, the minimum holds.
+  [[nodiscard]] int Most() const { return most > 0 && most < least ? least : most; }
+};
+
 /// Returns the key as people and plans write it: "diffusion/wan/tiny-wan-t2v", with ";2 threads"
 /// ";bf16" and ";cuda" where they are not the default. Different keys have different ids.
 std::string PoolId(const PoolKey& key);

@@ -10,22 +10,24 @@
 namespace onepiece::nodemanager {
 namespace {
 
-void ApplyLimits(const StateMachine& state, const std::string& workflow_set, Pool& pool) {
+void ApplyLimits(const StateMachine& state, const std::string& workflow_set,
+                 workflow::PoolBounds bounds, Pool& pool) {
   if (const auto limits = state.pool_limits().find({workflow_set, pool.id});
       limits != state.pool_limits().end()) {
-    pool.min_instances = std::max(pool.min_instances, limits->second.min_instances());
-    if (limits->second.max_instances() > 0) pool.max_instances = limits->second.max_instances();
+    bounds.Limit(limits->second.min_instances(), limits->second.max_instances());
     if (!limits->second.device().empty()) pool.device = limits->second.device();
     if (limits->second.device_memory_bytes() > 0)
       pool.device_memory_bytes = limits->second.device_memory_bytes();
   }
-  if (pool.max_instances > 0) pool.max_instances = std::max(pool.max_instances, pool.min_instances);
+  pool.min_instances = bounds.least;
+  pool.max_instances = bounds.Most();
 }
 
 }  // namespace
 
 std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow_set) {
   std::vector<Pool> pools;
+  std::vector<workflow::PoolBounds> bounds;  // In the order of `pools`.
   std::map<workflow::PoolKey, std::size_t> places;
   for (const auto& [app_id, record] : state.workflows()) {
     for (const v1::StageSpec& spec : record.workflow().stages()) {
@@ -34,17 +36,17 @@ std::vector<Pool> PoolsOf(const StateMachine& state, const std::string& workflow
         pools.push_back({.id = workflow::PoolIdOf(spec), .spec = spec, .device = spec.device()});
         // `after` belongs to the workflow. Who serves the stage does not need it.
         pools.back().spec.clear_after();
+        bounds.emplace_back();
       }
       Pool& pool = pools[place->second];
       pool.app_ids.push_back(app_id);
       pool.models.push_back(spec.model());
-      pool.min_instances = std::max(pool.min_instances, spec.min_instances());
+      bounds[place->second].Add(spec);
       pool.device_memory_bytes = std::max(pool.device_memory_bytes, spec.device_memory_bytes());
-      if (const int most = spec.max_instances(); most > 0)
-        pool.max_instances = pool.max_instances == 0 ? most : std::min(pool.max_instances, most);
     }
   }
-  for (Pool& pool : pools) ApplyLimits(state, workflow_set, pool);
+  for (std::size_t i = 0; i < pools.size(); ++i)
+    ApplyLimits(state, workflow_set, bounds[i], pools[i]);
   return pools;
 }
 

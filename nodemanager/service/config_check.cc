@@ -11,6 +11,7 @@
 #include "cluster/base/utf8.h"
 #include "cluster/config/alert_rules.h"
 #include "cluster/config/config_changes.h"
+#include "cluster/config/watched.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/policy/policy.h"
 #include "nodemanager/service/settings.h"
@@ -96,7 +97,36 @@ absl::Status CheckWorkflows(const v1::ClusterConfig& config) {
 }
 
 absl::Status CheckAlerts(const v1::ClusterConfig& config) {
-  return InSection("alerts", config::CheckAlertRules(config.alerts()));
+  ONEPIECE_RETURN_IF_ERROR(InSection("alerts", config::CheckAlertRules(config.alerts())));
+  for (const v1::AlertRule& rule : config.alerts())
+    ONEPIECE_RETURN_IF_ERROR(InSection("alerts", config::CheckWatches(rule)));
+  return absl::OkStatus();
+}
+
+absl::Status CheckNodeLimits(const v1::ClusterConfig& config) {
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 44;
+  const v1::ProxyLimits& proxies = config.limits().proxies();
+  const v1::DatabaseLimits& databases = config.limits().databases();
+  const struct {
+    const char* field;
+    std::int64_t value, most;
+  } numbers[] = {
+      {"proxies.max_jobs_in_flight", proxies.max_jobs_in_flight(), 1'000'000},
+      {"proxies.kept_bytes", proxies.kept_bytes(), kMaxBytes},
+      {"databases.budget_bytes", databases.budget_bytes(), kMaxBytes},
+      {"databases.max_records", databases.max_records(), 1'000'000'000},
+      {"databases.tombstone_ttl_s", databases.tombstone_ttl_s(), 30 * 86400},
+      {"databases.spill_budget_bytes", databases.spill_budget_bytes(), kMaxBytes},
+  };
+  for (const auto& [field, value, most] : numbers) {
+    if (value < 0 || value > most)
+      return BadConfig(absl::StrCat("limits.", field),
+                       absl::StrCat("0 (as each node's file says) to ", most));
+  }
+  // A number that is none is not between 0 and 1.
+  if (!(proxies.admission_share() >= 0 && proxies.admission_share() <= 1))
+    return BadConfig("limits.proxies.admission_share", "0 (as each node's file says) to 1");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -104,11 +134,9 @@ absl::Status CheckAlerts(const v1::ClusterConfig& config) {
 absl::Status CheckSections(const v1::ClusterConfig& config,
                            const std::vector<std::string>& sections) {
   static const std::map<std::string_view, std::function<absl::Status(const v1::ClusterConfig&)>>
-      checks = {{"elasticity", CheckElasticity},
-                {"liveness", CheckLiveness},
-                {"workflow_sets", CheckSets},
-                {"workflows", CheckWorkflows},
-                {"alerts", CheckAlerts}};
+      checks = {{"elasticity", CheckElasticity}, {"liveness", CheckLiveness},
+                {"workflow_sets", CheckSets},    {"workflows", CheckWorkflows},
+                {"alerts", CheckAlerts},         {"limits", CheckNodeLimits}};
   if (sections.empty())
     return BadConfig("sections", "the request replaces nothing: name a section, or send one");
   for (const std::string& section : sections) {

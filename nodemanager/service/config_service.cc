@@ -95,6 +95,13 @@ v1::SetConfig ChangeOf(const v1::ApplyConfigRequest& request,
   return change;
 }
 
+// Only the leader knows what nodes use now, so the state machine would take such a limit. A
+// repeated request whose first attempt was taken lowers nothing, and is not refused.
+bool IsAboutUse(const absl::Status& status) {
+  const base::ErrorReason reason = base::GetReason(status);
+  return reason.reason == "BELOW_USE" && reason.metadata.contains("node_id");
+}
+
 template <typename Response>
 grpc::Status AnswerWith(absl::StatusOr<Response> result, Response* response) {
   if (!result.ok()) return rpc::ToGrpc(result.status());
@@ -182,13 +189,16 @@ absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Preview(const v1::SetConf
   v1::ApplyConfigResponse response;
   v1::ClusterConfig before;
   absl::StatusOr<v1::ClusterConfig> after;
+  absl::Status in_use;
   ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
     response.set_revision(state.config_revision());
     before = state.Config();
     after = state.CheckConfig(change);
+    if (after.ok()) in_use = controller_.CheckLimits(state, after->limits());
     return true;
   }));
   ONEPIECE_RETURN_IF_ERROR(after.status());
+  ONEPIECE_RETURN_IF_ERROR(in_use);
   SetChanges(before, *after, kMaxAppliedChanges, *response.mutable_changes());
   return response;
 }
@@ -210,7 +220,7 @@ absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Apply(
   command.set_request_id(request.request_id());
   *command.mutable_set_config() = ChangeOf(request, sections);
   absl::StatusOr<v1::ApplyConfigResponse> preview = Preview(command.set_config());
-  if (request.validate_only()) return preview;
+  if (request.validate_only() || IsAboutUse(preview.status())) return preview;
   // A preview that fails is proposed all the same: an earlier attempt of this request may have
   // made the change, and then its answer is remembered.
   const absl::Status status = controller_.Propose(std::move(command)).status();

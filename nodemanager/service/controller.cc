@@ -15,6 +15,7 @@
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/limits_in_use.h"
 
 namespace onepiece::nodemanager {
 namespace {
@@ -39,6 +40,12 @@ Settings SettingsOf(const ControllerOptions& options) {
           .forget_after = options.forget_after};
 }
 
+// Limits of 0 are told too, so that a node goes back to its own.
+void FillInLimits(v1::Role role, const v1::LimitsConfig& limits, v1::ReportNodeResponse& response) {
+  if (role == v1::PROXY) *response.mutable_limits()->mutable_proxies() = limits.proxies();
+  if (role == v1::DATABASE) *response.mutable_limits()->mutable_databases() = limits.databases();
+}
+
 absl::Status CheckReporter(const StateMachine& state, const v1::SetNodeState& change) {
   ONEPIECE_RETURN_IF_ERROR(CheckKnown(state, change.node_id(), change.incarnation()));
   return state.CheckChange(change);
@@ -53,13 +60,12 @@ Controller::Controller(Log& log, base::Clock& clock, ControllerOptions options)
       files_(SettingsOf(options_)),
       elastic_(files_.elasticity),
       reports_(clock, files_.dead_after, base::FromSeconds(files_.elasticity.window_s())),
+      lost_generations_(clock),
       forgetting_(files_.forget_after),
       settings_(files_),
       follow_ups_([this](bool changed) {
-        if (changed) {
-          FollowConfig();
-          Reassign();
-        }
+        if (settings_may_differ_.exchange(false)) FollowConfig();
+        if (changed) Reassign();
         Notify();
       }),
       states_([this](const auto& batch) { CommitStates(batch); }) {}
@@ -114,6 +120,7 @@ base::Duration Controller::DoDuties() {
   if (*term == serving_term_) {
     (void)SeedConfig();  // It tries again at the next look.
     CheckLiveness();
+    RaiseGeneration();
     ForgetDead();
     StepPlans();
     return period;
@@ -146,6 +153,7 @@ absl::Status Controller::TakeOver() {
   // `term` is read before the rest. If the leadership ends and begins again meanwhile, the log has
   // another term, and DoDuties() takes over anew.
   reports_.Clear();
+  lost_generations_.Clear();
   {
     const base::MutexLock forget_lock(forget_mutex_);
     forgetting_.Clear();
@@ -322,9 +330,11 @@ absl::StatusOr<v1::CommandResult> Controller::Finish(absl::StatusOr<v1::CommandR
 absl::StatusOr<v1::CommandResult> Controller::Propose(v1::Command command) {
   ONEPIECE_RETURN_IF_ERROR(Term().status());
   if (command.has_register_node()) return ProposeNewcomer(std::move(command));
+  // Only this command changes the settings. A state that was put back is followed by TakeOver().
+  const bool settings = command.has_set_config();
   absl::StatusOr<v1::CommandResult> result = ProposeAlone(std::move(command));
   if (result.ok()) {
-    FollowConfig();
+    if (settings) FollowConfig();
     Reassign();
   }
   Notify();
@@ -340,10 +350,12 @@ void Controller::ProposeAsync(v1::Command command, Log::Answer answer) {
   }
   command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
   const base::MonotonicTime begun = clock_.Now();
-  log_.ProposeAsync(command, [this, begun, answer = std::move(answer)](
+  const bool settings = command.has_set_config();
+  log_.ProposeAsync(command, [this, begun, settings, answer = std::move(answer)](
                                  absl::StatusOr<v1::CommandResult> logged) mutable {
     absl::StatusOr<v1::CommandResult> result = Finish(std::move(logged), begun);
     const bool changed = result.ok();
+    if (changed && settings) settings_may_differ_ = true;
     follow_ups_.Add(changed, [this, answer = std::move(answer), result = std::move(result)] {
       --proposals_;
       answer(result);
@@ -423,14 +435,17 @@ void Controller::Report(const v1::ReportNodeRequest& request, ReportedStates::An
   change.set_drained(request.drained());
   change.set_load_failed(request.load_failed());
   bool is_current = false, is_news = true;
+  absl::Status epoch;
   std::string pool;
   Read([&](const StateMachine& state) {
     is_current = state.CheckChange(change).ok();
     if (!is_current) return;
+    epoch = lost_generations_.Look(request, state.epoch(), state.cluster_id());
     const v1::NodeRecord& record = state.nodes().at(request.node_id());
     is_news = !state.IsKnown(record, change);
     pool = AssignedPool(record.node());
   });
+  if (!epoch.ok()) return answer(epoch);
   if (is_current) {
     ++reports_taken_;
     reports_.Take(request, pool);
@@ -530,6 +545,25 @@ void Controller::CheckLiveness() {
   if (applied_.load() != before) Notify();
 }
 
+void Controller::RaiseGeneration() {
+  const std::optional<v1::BeginGeneration> due = lost_generations_.Due();
+  if (!due) return;
+  // Another leader may have told the nodes what this one does not know yet.
+  bool behind = false;
+  const absl::Status newest = ReadNewest([&](const StateMachine& state) {
+    behind = LostGenerations::IsBehind(state.epoch(), *due);
+    return true;
+  });
+  if (!newest.ok()) return lost_generations_.TryAgain();
+  if (!behind) return;
+  v1::Command command;
+  *command.mutable_begin_generation() = *due;
+  const absl::Status status = Propose(std::move(command)).status();
+  spdlog::warn("op=begin_generation generation={} detail=\"{}\" proposed=\"{}\"", due->generation(),
+               due->detail(), status.ok() ? "ok" : base::Message(status));
+  if (!status.ok()) lost_generations_.TryAgain();
+}
+
 void Controller::ForgetDead() {
   const absl::StatusOr<LeaderTerm> term = Term();
   if (!term.ok()) return;
@@ -626,12 +660,21 @@ absl::StatusOr<ElasticInput> Controller::NewestInput() {
   return *std::move(input);
 }
 
+absl::Status Controller::CheckLimits(const StateMachine& state,
+                                     const v1::LimitsConfig& next) const {
+  absl::Status status;
+  reports_.Read(
+      [&](const Telemetry& telemetry) { status = CheckLimitsInUse(state, telemetry, next); });
+  return status;
+}
+
 void Controller::FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const {
   Read([&](const StateMachine& state) {
     const auto known = state.nodes().find(node_id);
     if (known == state.nodes().end()) return;
     const v1::Node& node = known->second.node();
     response.set_epoch(state.EpochOf(node.workflow_set()));
+    if (state.config_revision() > 0) FillInLimits(node.role(), state.settings().limits(), response);
     if (node.role() != v1::PROXY) return;
     reports_.Read([&](const Telemetry& telemetry) {
       *response.mutable_capacity() = MakeCapacity(state, telemetry, node.workflow_set(), node_id);

@@ -19,6 +19,7 @@
 #include "nodemanager/service/elastic_controller.h"
 #include "nodemanager/service/follow_ups.h"
 #include "nodemanager/service/forgetting.h"
+#include "nodemanager/service/lost_generations.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
 #include "nodemanager/service/settings.h"
@@ -121,8 +122,8 @@ class Controller {
   /// together with those that other nodes report meanwhile. Never blocks; `answer` is called when
   /// the state is committed, or at once when there is nothing to commit. It must not block.
   /// Errors: NOT_FOUND (NODE_UNKNOWN), ABORTED (STALE_INCARNATION), INVALID_ARGUMENT
-  /// (BAD_NODE_STATE), RESOURCE_EXHAUSTED (REPORTS_BUSY), and those of the log. A node that is told
-  /// so costs no commit.
+  /// (BAD_NODE_STATE, BAD_EPOCH), RESOURCE_EXHAUSTED (REPORTS_BUSY), and those of the log. A node
+  /// that is told so costs no commit.
   void Report(const v1::ReportNodeRequest& request, ReportedStates::Answer answer);
   /// Declares nodes dead that have not reported for dead_after. The thread calls it ten times in
   /// that period. If the last call is longer ago than half of the period, this process stood still,
@@ -133,6 +134,10 @@ class Controller {
   /// Forgets nodes that have been dead for forget_after, and dead ephemeral ones at once. The
   /// thread calls it after CheckLiveness(). It does nothing unless this replica leads.
   void ForgetDead();
+
+  /// Begins a new generation when nodes have seen tables that this state knows nothing of. The
+  /// thread calls it after CheckLiveness(). It does nothing unless this replica leads.
+  void RaiseGeneration();
 
   /// Takes plans under way further, and starts a plan that the policy wants. The thread calls it
   /// ten times in dead_after, and at least three times a second. It does nothing unless this
@@ -164,9 +169,13 @@ class Controller {
   /// Like Input(), but with the newest state.
   /// Errors: those of ReadNewest().
   [[nodiscard]] absl::StatusOr<ElasticInput> NewestInput();
+  /// Checks that no limit falls below what nodes say that they use.
+  /// Errors: those of CheckLimitsInUse().
+  [[nodiscard]] absl::Status CheckLimits(const StateMachine& state,
+                                         const v1::LimitsConfig& next) const;
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
-  /// Fills in the epoch of the routing table that the node goes by, and what it admits by. Only a
-  /// proxy gets a capacity, and none while there are no workflows.
+  /// Fills in the epoch of the routing table that the node goes by, its limits, and what it admits
+  /// by. Only a proxy gets a capacity, and none while there are no workflows.
   void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
   [[nodiscard]] const base::Clock& clock() const { return clock_; }
 
@@ -217,6 +226,7 @@ class Controller {
   const Settings files_;  // What `options_` says.
   ElasticController elastic_;
   NodeReports reports_;
+  LostGenerations lost_generations_;
   std::atomic<LeaderTerm> serving_term_{};  // The term for which TakeOver() has ended.
   std::atomic<base::MonotonicTime> routing_from_{};
   int failed_take_overs_ = 0;  // In this leadership. The worker's alone.
@@ -253,7 +263,8 @@ class Controller {
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
   std::atomic<std::uint64_t> applied_{0}, refused_{0}, failed_{0}, reports_taken_{0};
   std::atomic<std::uint64_t> moves_done_{0}, moves_reverted_{0}, moves_failed_{0};
-  std::atomic<std::size_t> proposals_{0};  // Of ProposeAsync(), that wait.
+  std::atomic<std::size_t> proposals_{0};         // Of ProposeAsync(), that wait.
+  std::atomic<bool> settings_may_differ_{false};  // A SetConfig of ProposeAsync() was applied.
   FollowUps follow_ups_;
   ReportedStates states_;
   std::jthread worker_;

@@ -280,6 +280,8 @@ grpc::ServerUnaryReactor* NodeManagerService::ApplyWorkflow(grpc::CallbackServer
   }
   v1::Command command;
   command.set_request_id(request->request_id());
+  command.set_actor(request->actor());
+  command.set_reason(request->reason());
   *command.mutable_apply_workflow() = request->workflow();
   controller_.ProposeAsync(
       std::move(command),
@@ -332,6 +334,8 @@ grpc::ServerUnaryReactor* NodeManagerService::DeleteWorkflow(
   if (!app_id.ok()) return Refuse(context, rpc::ToGrpc(app_id.status()));
   v1::Command command;
   command.set_request_id(request->request_id());
+  command.set_actor(request->actor());
+  command.set_reason(request->reason());
   command.set_delete_workflow(*app_id);
   return Commit(context, std::move(command));
 }

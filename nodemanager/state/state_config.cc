@@ -15,7 +15,7 @@
 namespace onepiece::nodemanager {
 namespace {
 
-// Who changes workflows by the older calls does not say who it is.
+// A client of an earlier version does not say who changes a workflow.
 constexpr char kUnknownAuthor[] = "operator:unknown";
 constexpr std::size_t kMaxKnownPools = 20;  // A refusal names at most so many.
 
@@ -31,20 +31,12 @@ std::string FieldOf(const PoolPlace& place, std::string_view key) {
                       base::AbslView(key));
 }
 
-// What the workflows ask for of a pool, as PoolsOf() has it for a set without limits.
-struct PoolBounds {
-  int least = 1, most = 0;  // 0: no maximum.
-};
-
-std::map<std::string, PoolBounds> BoundsOf(const v1::ClusterConfig& config) {
-  std::map<std::string, PoolBounds> pools;
+// What the workflows ask for of each pool, before limits.
+std::map<std::string, workflow::PoolBounds> BoundsOf(const v1::ClusterConfig& config) {
+  std::map<std::string, workflow::PoolBounds> pools;
   for (const v1::Workflow& workflow : config.workflows()) {
-    for (const v1::StageSpec& stage : workflow.stages()) {
-      PoolBounds& bounds = pools[workflow::PoolIdOf(stage)];
-      bounds.least = std::max(bounds.least, stage.min_instances());
-      if (const int most = stage.max_instances(); most > 0)
-        bounds.most = bounds.most == 0 ? most : std::min(bounds.most, most);
-    }
+    for (const v1::StageSpec& stage : workflow.stages())
+      pools[workflow::PoolIdOf(stage)].Add(stage);
   }
   return pools;
 }
@@ -99,6 +91,9 @@ absl::Status ReplaceSection(const v1::ClusterConfig& from, const std::string& se
     *config.mutable_workflows() = from.workflows();
   } else if (section == "alerts") {
     *config.mutable_alerts() = from.alerts();
+  } else if (section == "limits") {
+    config.clear_limits();
+    if (from.has_limits()) *config.mutable_limits() = from.limits();
   } else {
     return BadField("sections", absl::StrCat("'", section, "' is no section"));
   }
@@ -156,7 +151,8 @@ absl::Status SortPools(v1::ClusterConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status PoolUnknown(const PoolPlace& place, const std::map<std::string, PoolBounds>& known) {
+absl::Status PoolUnknown(const PoolPlace& place,
+                         const std::map<std::string, workflow::PoolBounds>& known) {
   std::string names;
   std::size_t told = 0;
   for (const auto& [id, bounds] : known) {
@@ -172,7 +168,7 @@ absl::Status PoolUnknown(const PoolPlace& place, const std::map<std::string, Poo
 // An entry that the state has already may be applied again, even when its pool is gone: limits
 // outlive a deleted workflow.
 absl::Status CheckPools(const v1::ClusterConfig& present, const v1::ClusterConfig& next) {
-  const std::map<std::string, PoolBounds> bounds = BoundsOf(next);
+  const std::map<std::string, workflow::PoolBounds> bounds = BoundsOf(next);
   const std::map<PoolPlace, v1::PoolConfig> before = PoolsByPlace(present);
   for (const auto& [place, pool] : PoolsByPlace(next)) {
     if (const auto same = before.find(place);
@@ -198,17 +194,14 @@ class Maxima {
   [[nodiscard]] int Of(const PoolPlace& place) const {
     const auto asked = bounds_.find(place.second);
     if (asked == bounds_.end()) return 0;
-    const auto pool = pools_.find(place);
-    int most = asked->second.most, least = asked->second.least;
-    if (pool != pools_.end()) {
-      if (pool->second.max_instances() > 0) most = pool->second.max_instances();
-      least = std::max(least, pool->second.min_instances());
-    }
-    return most == 0 ? 0 : std::max(most, least);
+    workflow::PoolBounds bounds = asked->second;
+    if (const auto pool = pools_.find(place); pool != pools_.end())
+      bounds.Limit(pool->second.min_instances(), pool->second.max_instances());
+    return bounds.Most();
   }
 
  private:
-  const std::map<std::string, PoolBounds> bounds_;
+  const std::map<std::string, workflow::PoolBounds> bounds_;
   const std::map<PoolPlace, v1::PoolConfig> pools_;
 };
 
@@ -282,6 +275,11 @@ v1::ClusterConfig StateMachine::Config() const {
 }
 
 absl::StatusOr<v1::ClusterConfig> StateMachine::CheckConfig(const v1::SetConfig& change) const {
+  return CheckConfig(change, Config());
+}
+
+absl::StatusOr<v1::ClusterConfig> StateMachine::CheckConfig(
+    const v1::SetConfig& change, const v1::ClusterConfig& present) const {
   if (version_ < 4) {
     return base::MakeError(
         absl::StatusCode::kFailedPrecondition, "FEATURE_LEVEL",
@@ -296,7 +294,6 @@ absl::StatusOr<v1::ClusterConfig> StateMachine::CheckConfig(const v1::SetConfig&
                                         ", now it is ", config_revision()));
   }
   if (change.sections().empty()) return BadField("sections", "at least one");
-  const v1::ClusterConfig present = Config();
   v1::ClusterConfig next = present;
   for (const std::string& section : change.sections())
     ONEPIECE_RETURN_IF_ERROR(ReplaceSection(change.config(), section, next));
@@ -320,8 +317,8 @@ absl::Status StateMachine::CheckConfigRoom(const v1::ClusterConfig& next) const 
     return exhausted("TOO_MANY_LIMITS",
                      absl::StrCat(pools, " pools have limits, at most ", kMaxPoolLimits));
   if (const std::size_t bytes = SettingsOnly(next).ByteSizeLong(); bytes > kMaxSettingsBytes)
-    return exhausted("STATE_FULL", absl::StrCat("elasticity, liveness and alerts take ", bytes,
-                                                " bytes, at most ", kMaxSettingsBytes));
+    return exhausted("STATE_FULL", absl::StrCat("elasticity, liveness, alerts and limits take ",
+                                                bytes, " bytes, at most ", kMaxSettingsBytes));
   std::size_t before = 0, after = 0;
   for (const auto& [app_id, record] : workflows_) before += record.workflow().ByteSizeLong();
   for (const v1::Workflow& workflow : next.workflows()) after += WithName(workflow).ByteSizeLong();
@@ -330,13 +327,15 @@ absl::Status StateMachine::CheckConfigRoom(const v1::ClusterConfig& next) const 
 
 absl::Status StateMachine::SetConfig(const v1::SetConfig& change, std::int64_t time) {
   if (change.seed() && config_revision() > 0) return absl::OkStatus();
-  ONEPIECE_ASSIGN_OR_RETURN(const v1::ClusterConfig next, CheckConfig(change));
-  if (!change.seed() && IsSame(Config(), next)) return absl::OkStatus();
+  const v1::ClusterConfig present = Config();
+  ONEPIECE_ASSIGN_OR_RETURN(v1::ClusterConfig next, CheckConfig(change, present));
+  if (!change.seed() && IsSame(present, next)) return absl::OkStatus();
   TakeWorkflows(next);
   TakePools(next);
   settings_ = SettingsOnly(next);
   ++revision_;
-  NoteConfig(change.actor(), change.reason(), time);
+  // What is checked is in the order of the state, so it is what Config() would be now.
+  NoteConfig(change.actor(), change.reason(), std::move(next), time);
   Audit(time, "set_config", absl::StrCat("revision ", config_revision()),
         absl::StrCat(change.actor(), change.reason().empty() ? "" : ": ", change.reason()));
   return absl::OkStatus();
@@ -369,19 +368,22 @@ void StateMachine::TakePools(const v1::ClusterConfig& next) {
   PlanInputChanged();
 }
 
-void StateMachine::NoteConfigOf(std::string_view reason, std::int64_t time) {
-  if (config_revision() > 0) NoteConfig(kUnknownAuthor, std::string(reason), time);
+void StateMachine::NoteConfigOf(std::string_view what, const v1::Command& command) {
+  if (config_revision() == 0) return;
+  NoteConfig(command.actor().empty() ? kUnknownAuthor : command.actor(),
+             command.reason().empty() ? std::string(what) : command.reason(), Config(),
+             command.time_unix_ms());
 }
 
 void StateMachine::NoteConfig(const std::string& actor, const std::string& reason,
-                              std::int64_t time) {
+                              v1::ClusterConfig config, std::int64_t time) {
   const std::uint64_t before = config_revision();
   v1::ConfigRevision& made = config_revisions_.emplace_back();
   made.set_revision(before + 1);
   made.set_time_unix_ms(time);
   made.set_author(actor);
   made.set_reason(reason);
-  *made.mutable_config() = Config();
+  *made.mutable_config() = std::move(config);
   // The present configuration is in the state anyway. It is kept here for the day when it is an
   // earlier one.
   if (made.config().ByteSizeLong() > kMaxConfigHistoryBytes) made.clear_config();

@@ -133,6 +133,13 @@ bool HasFailedToLoad(const v1::Node& node, const v1::SetNodeState& change) {
          change.assignment_epoch() == node.assignment().epoch();
 }
 
+// Before version 4 nobody looks at who changes a workflow.
+absl::Status CheckAuthor(const v1::Command& command, std::uint32_t version) {
+  if (version < 4) return absl::OkStatus();
+  ONEPIECE_RETURN_IF_ERROR(CheckPlanText("actor", command.actor()));
+  return CheckPlanText("reason", command.reason());
+}
+
 // The prediction is most of a plan's size.
 v1::Plan WithoutPrediction(const v1::Plan& plan) {
   v1::Plan copy;
@@ -196,6 +203,7 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
                                       std::uint32_t version) {
   ONEPIECE_CHECK(index == applied_index_ + 1);
   applied_index_ = index;
+  changed_sets_ = {};
   // The meaning of commands switches at one place in the log, the first command of a version, and
   // so at the same command on every replica.
   EnterVersion(version);
@@ -214,9 +222,10 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
     }
   }
   const std::uint64_t epoch_before = epoch_;
-  changed_sets_ = {};
+  const bool entered = changed_sets_.all;
   const absl::Status status = Change(command);
-  if (status.ok()) CountEpochs(epoch_before);
+  if (!status.ok()) changed_sets_ = {.all = entered, .names = {}};
+  CountEpochs(epoch_before);
   v1::CommandResult result;
   result.set_revision(revision_);
   result.set_epoch(epoch_);
@@ -252,9 +261,9 @@ absl::Status StateMachine::Change(const v1::Command& command) {
     case v1::Command::kAssign:
       return Assign(command.assign(), time);
     case v1::Command::kApplyWorkflow:
-      return ApplyWorkflow(command.apply_workflow(), time);
+      return ApplyWorkflow(command);
     case v1::Command::kDeleteWorkflow:
-      return DeleteWorkflow(command.delete_workflow(), time);
+      return DeleteWorkflow(command);
     case v1::Command::kStartPlan:
       return StartPlan(command.start_plan().plan(), time);
     case v1::Command::kAdvanceMove:
@@ -525,7 +534,9 @@ absl::Status StateMachine::Assign(const v1::Assign& change, std::int64_t time) {
   return absl::OkStatus();
 }
 
-absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time) {
+absl::Status StateMachine::ApplyWorkflow(const v1::Command& command) {
+  const v1::Workflow& workflow = command.apply_workflow();
+  ONEPIECE_RETURN_IF_ERROR(CheckAuthor(command, version_));
   v1::Workflow made = workflow;
   made.set_name("workflows/" + workflow.app_id());
   const auto known = workflows_.find(workflow.app_id());
@@ -540,8 +551,8 @@ absl::Status StateMachine::ApplyWorkflow(const v1::Workflow& workflow, std::int6
   ONEPIECE_RETURN_IF_ERROR(CheckRoom(known == workflows_.end() ? 0 : known->second.ByteSizeLong(),
                                      made.ByteSizeLong(), kMaxBytes));
   PutWorkflow(std::move(made));
-  Audit(time, "apply_workflow", workflow.app_id(), "");
-  NoteConfigOf(absl::StrCat("ApplyWorkflow ", workflow.app_id()), time);
+  Audit(command.time_unix_ms(), "apply_workflow", workflow.app_id(), AuthorOf(command));
+  NoteConfigOf(absl::StrCat("ApplyWorkflow ", workflow.app_id()), command);
   return absl::OkStatus();
 }
 
@@ -557,15 +568,17 @@ void StateMachine::PutWorkflow(v1::Workflow workflow) {
   std::erase_if(deletions_, [&](const v1::WorkflowDeletion& d) { return d.app_id() == app_id; });
 }
 
-absl::Status StateMachine::DeleteWorkflow(const std::string& app_id, std::int64_t time) {
+absl::Status StateMachine::DeleteWorkflow(const v1::Command& command) {
+  const std::string& app_id = command.delete_workflow();
+  ONEPIECE_RETURN_IF_ERROR(CheckAuthor(command, version_));
   if (!workflows_.contains(app_id)) {
     return base::MakeError(absl::StatusCode::kNotFound, "WORKFLOW_UNKNOWN",
                            absl::StrCat("there is no workflow '", app_id, "'"),
                            {{"app_id", app_id}});
   }
   EraseWorkflow(app_id);
-  Audit(time, "delete_workflow", app_id, "");
-  NoteConfigOf(absl::StrCat("DeleteWorkflow ", app_id), time);
+  Audit(command.time_unix_ms(), "delete_workflow", app_id, AuthorOf(command));
+  NoteConfigOf(absl::StrCat("DeleteWorkflow ", app_id), command);
   return absl::OkStatus();
 }
 

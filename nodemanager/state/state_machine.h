@@ -53,7 +53,7 @@ class StateMachine {
   /// The history of the configuration: revisions, and bytes of all the configurations in it. The
   /// oldest are dropped.
   static constexpr std::size_t kMaxConfigRevisions = 100, kMaxConfigHistoryBytes = 2 << 20;
-  /// The serialised size of elasticity, liveness and alerts together.
+  /// The serialised size of settings().
   static constexpr std::size_t kMaxSettingsBytes = 256 << 10;
   /// The serialised size of nodes and workflows. A registration or a workflow that would exceed
   /// kMaxBytes is refused, RESOURCE_EXHAUSTED (STATE_FULL). What known nodes report and are
@@ -131,7 +131,8 @@ class StateMachine {
   /// The whole configuration, assembled. Workflows are without their names ("workflows/…"), which
   /// follow from their ids, and lists are sorted, except for alerts.
   [[nodiscard]] v1::ClusterConfig Config() const;
-  /// The part of it that is not in workflows() and pool_limits(): elasticity, liveness, alerts.
+  /// The part of it that is not in workflows() and pool_limits(): elasticity, liveness, alerts and
+  /// limits.
   [[nodiscard]] const v1::ClusterConfig& settings() const { return settings_; }
   /// 0 until somebody, or the seed, has set a configuration. Before that, workflows and limits
   /// change without a revision.
@@ -175,8 +176,8 @@ class StateMachine {
   absl::Status SetNodeStates(const v1::SetNodeStates& changes);
   absl::Status Assign(const v1::Assign& change, std::int64_t time);
   [[nodiscard]] absl::Status CheckBase(const v1::Assign& change) const;
-  absl::Status ApplyWorkflow(const v1::Workflow& workflow, std::int64_t time);
-  absl::Status DeleteWorkflow(const std::string& app_id, std::int64_t time);
+  absl::Status ApplyWorkflow(const v1::Command& command);
+  absl::Status DeleteWorkflow(const v1::Command& command);
   absl::Status StartPlan(const v1::Plan& wanted, std::int64_t time);
   absl::Status AdvanceMove(const v1::AdvanceMove& change, std::int64_t time);
   absl::Status DecidePlan(const v1::DecidePlan& change, std::int64_t time);
@@ -187,9 +188,16 @@ class StateMachine {
   [[nodiscard]] absl::Status CheckConfigRoom(const v1::ClusterConfig& next) const;
   void TakeWorkflows(const v1::ClusterConfig& next);
   void TakePools(const v1::ClusterConfig& next);
-  // For commands that change a part of the configuration and name nobody.
-  void NoteConfigOf(std::string_view reason, std::int64_t time);
-  void NoteConfig(const std::string& actor, const std::string& reason, std::int64_t time);
+  [[nodiscard]] absl::StatusOr<v1::ClusterConfig> CheckConfig(
+      const v1::SetConfig& change, const v1::ClusterConfig& present) const;
+  // Who changes a workflow, as the audit log tells it.
+  [[nodiscard]] std::string AuthorOf(const v1::Command& command) const {
+    return version_ < 4 ? "" : command.actor();
+  }
+  // For apply_workflow and delete_workflow. Where the command gives no reason, `what` is it.
+  void NoteConfigOf(std::string_view what, const v1::Command& command);
+  void NoteConfig(const std::string& actor, const std::string& reason, v1::ClusterConfig config,
+                  std::int64_t time);
   void BoundConfigHistory();
   void PutWorkflow(v1::Workflow workflow);
   void EraseWorkflow(const std::string& app_id);

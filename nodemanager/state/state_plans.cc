@@ -286,7 +286,7 @@ absl::Status StateMachine::SetPoolLimits(const v1::SetPoolLimits& change, std::i
   const auto now = pool_limits_.find(key);
   const v1::PoolLimits after = now == pool_limits_.end() ? v1::PoolLimits() : now->second;
   if (config_revision() > 0 && base::CanonicalBytes(before) != base::CanonicalBytes(after))
-    NoteConfig(change.actor(), change.reason(), time);
+    NoteConfig(change.actor(), change.reason(), Config(), time);
   return absl::OkStatus();
 }
 

@@ -103,9 +103,9 @@ class FakeConfig final : public v1::ConfigService::Service,
     }
     v1::ClusterConfig next = Present();
     const std::vector<std::string> sections(request->sections().begin(), request->sections().end());
-    const absl::Status replaced = config::ReplaceSections(
-        request->config(), sections.empty() ? config::SectionsOf(request->config()) : sections,
-        next);
+    const absl::Status replaced =
+        Replace(request->config(),
+                sections.empty() ? config::SectionsOf(request->config()) : sections, next);
     if (!replaced.ok()) return rpc::ToGrpc(replaced);
     for (auto& change : config::ConfigChanges(Present(), next)) *response->add_changes() = change;
     if (!request->validate_only() && !response->changes().empty())
@@ -127,6 +127,26 @@ class FakeConfig final : public v1::ConfigService::Service,
   }
 
  private:
+  // A section that `from` lacks is emptied.
+  static absl::Status Replace(const v1::ClusterConfig& from,
+                              const std::vector<std::string>& sections, v1::ClusterConfig& config) {
+    for (const std::string& section : sections) {
+      const auto* field = v1::ClusterConfig::descriptor()->FindFieldByName(section);
+      if (field == nullptr)
+        return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_CONFIG", section);
+      v1::ClusterConfig only = from;
+      for (const std::string& other : config::ConfigSections()) {
+        if (other != section) {
+          only.GetReflection()->ClearField(&only,
+                                           v1::ClusterConfig::descriptor()->FindFieldByName(other));
+        }
+      }
+      config.GetReflection()->ClearField(&config, field);
+      config.MergeFrom(only);
+    }
+    return absl::OkStatus();
+  }
+
   v1::ClusterConfig Present() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return revisions_.empty() ? v1::ClusterConfig() : revisions_.back().config();
   }

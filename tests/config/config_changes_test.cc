@@ -1,10 +1,9 @@
-// Tests what counts as a change of a configuration, and how sections are replaced.
+// Tests what counts as a change of a configuration.
 #include "cluster/config/config_changes.h"
 
 #include <QtTest>
 
 #include "cluster/config/yaml.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "tests/test_main.h"
 
 namespace onepiece::config {
@@ -28,10 +27,6 @@ QStringList Changes(const v1::ClusterConfig& before, const v1::ClusterConfig& af
 }
 QStringList Changes(const std::string& before, const std::string& after) {
   return Changes(Config(before), Config(after));
-}
-
-bool Same(const v1::ClusterConfig& a, const v1::ClusterConfig& b) {
-  return google::protobuf::util::MessageDifferencer::Equals(a, b);
 }
 
 constexpr char kWorkflow[] = R"(
@@ -150,29 +145,6 @@ class ConfigChangesTest : public QObject {
     QCOMPARE(changes.size(), 1);
     QVERIFY(changes[0].endsWith("…"));
     QVERIFY(changes[0].size() < 2 * 200 + 40);
-  }
-
-  void ReplaceSections_LeavesTheOthers() {
-    v1::ClusterConfig config = Config(
-        "elasticity: {policy: static, threshold: 0.5}\nliveness: {dead_after_ms: 1}\n"
-        "alerts: [{name: a}, {name: b}]");
-    const v1::ClusterConfig from = Config("elasticity: {window_s: 9}\nalerts: [{name: c}]");
-    QVERIFY(ReplaceSections(from, {"elasticity"}, config).ok());
-    // The section is replaced, not merged.
-    QVERIFY(Same(config, Config("elasticity: {window_s: 9}\nliveness: {dead_after_ms: 1}\n"
-                                "alerts: [{name: a}, {name: b}]")));
-    QVERIFY(ReplaceSections(from, {"alerts", "liveness"}, config).ok());
-    QVERIFY(Same(config, Config("elasticity: {window_s: 9}\nalerts: [{name: c}]")));
-    QVERIFY(ReplaceSections(config, {"elasticity"}, config).ok());
-    QVERIFY(Same(config, Config("elasticity: {window_s: 9}\nalerts: [{name: c}]")));
-  }
-
-  void ReplaceSections_UnknownOne_ChangesNothing() {
-    v1::ClusterConfig config = Config("liveness: {dead_after_ms: 1}");
-    const absl::Status status = ReplaceSections({}, {"liveness", "limits"}, config);
-    QCOMPARE(base::GetReason(status).reason, std::string("BAD_CONFIG"));
-    QVERIFY(base::Message(status).find("'limits'") != std::string::npos);
-    QCOMPARE(config.liveness().dead_after_ms(), 1);
   }
 };
 

@@ -241,6 +241,23 @@ class ConfigFileTest : public QObject {
     QVERIFY(ConfigChanges(Config(), config).empty());
   }
 
+  void Limits_AreSetShownAndWritten() {
+    v1::ClusterConfig config = Config();
+    QVERIFY(SetConfigValue("limits.proxies.max_jobs_in_flight", "7", config).ok());
+    QVERIFY(SetConfigValue("limits.databases.budget_bytes", "1073741824", config).ok());
+    QCOMPARE(config.limits().proxies().max_jobs_in_flight(), 7);
+    const auto part = FindConfigPart(config, "limits.proxies");
+    QVERIFY(part.ok());
+    QVERIFY(ConfigPartToYaml(*part).find("max_jobs_in_flight: 7") != std::string::npos);
+    const auto read = ParseConfigFile(ConfigFileText(config), "written");
+    QVERIFY(read.ok());
+    QVERIFY(ConfigChanges(config, read->config).empty());
+    const absl::Status unknown = SetConfigValue("limits.proxies.max_jobs", "7", config);
+    QCOMPARE(Reason(unknown), QString("KEY_UNKNOWN"));
+    QCOMPARE(Reason(SetConfigValue("limits.proxies.max_jobs_in_flight", "many", config)),
+             QString("BAD_CONFIG"));
+  }
+
   // A typing mistake in an application's name makes no application.
   void Set_MakesNoApplication() {
     v1::ClusterConfig config = Config();

@@ -360,6 +360,31 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(f.store.stats().evicted_results, std::uint64_t{kResults});
   }
 
+  void SetLimits_DropsNothing() {
+    StoreFixture f({.budget_bytes = 8, .max_records = 3});
+    const std::string first = f.Create(), second = f.Create();
+    QCOMPARE(f.Store(first, "aaaa"), StoreOutcome::kStored);
+    QCOMPARE(f.Store(second, "bbbb"), StoreOutcome::kStored);
+    f.store.SetLimits({.budget_bytes = 4, .max_records = 1, .tombstone_ttl = 5s});
+    QCOMPARE(f.store.stats().budget_bytes, std::int64_t{4});
+    QVERIFY(f.store.FindArtifact(first, "").ok() && f.store.FindArtifact(second, "").ok());
+    QVERIFY(!f.store.Create(f.NewRecord()).ok());
+    QVERIFY(!f.store.MakeRoom(1));
+    f.store.SetLimits({.budget_bytes = 12, .max_records = 4, .tombstone_ttl = 5s});
+    const std::string third = f.Create();
+    QCOMPARE(f.Store(third, "cccc"), StoreOutcome::kStored);
+    QCOMPARE(f.store.stats().results, std::int64_t{3});
+    // Tombstones from now on: a deleted job is unknown after its life and those five seconds.
+    QVERIFY(f.store.Delete(third).ok());
+    f.clock.Advance(54s);
+    f.store.Sweep(EveryoneAlive);
+    QVERIFY(!absl::IsNotFound(f.store.Get(third).status()) ||
+            base::GetReason(f.store.Get(third).status()).metadata.contains("deleted"));
+    f.clock.Advance(2s);
+    f.store.Sweep(EveryoneAlive);
+    QVERIFY(!base::GetReason(f.store.Get(third).status()).metadata.contains("deleted"));
+  }
+
   void StoreResult_TakesNothingAndRefusesTooMuch() {
     StoreFixture f({.budget_bytes = 4});
     const std::string empty = f.Create(), full = f.Create(), over = f.Create();

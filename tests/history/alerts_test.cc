@@ -427,9 +427,10 @@ class AlertsTest : public QObject {
   }
 
   void Rules_Parse() {
-    const auto rules = ParseRules(
-        Yaml("{name: hot, watches: 'node/*/x_c', above: 8.5e1, for: 1m30s, severity: critical, "
-             "text: '{entity} {value}'}"));
+    const auto rules =
+        ParseRules(Yaml("{name: hot, watches: 'node/*/temperature_c', above: 8.5e1, for: 1m30s, "
+                        "severity: critical, "
+                        "text: '{entity} {value}'}"));
     QVERIFY2(rules.ok(), base::Message(rules.status()).c_str());
     QCOMPARE(rules->size(), std::size_t{1});
     QCOMPARE(rules->at(0).when, Rule::When::kAbove);
@@ -450,11 +451,16 @@ class AlertsTest : public QObject {
     row("no watches", "{name: a, text: x}", "'a', watches");
     row("unknown condition", "{name: a, watches: nodes-dead, text: x}", "node-dead");
     row("unknown series", "{name: a, watches: nodes/x, above: 1, text: x}", "node/");
-    row("series without", "{name: a, watches: node/*/x, text: x}", "above or below");
+    row("misspelt series", "{name: a, watches: node/*/utilisation, above: 1, text: x}",
+        "did you mean 'utilization'");
+    row("no last word", "{name: a, watches: node/, above: 1, text: x}", "no series of node/");
+    row("series without", "{name: a, watches: node/*/memory_bytes, text: x}", "above or below");
     row("condition with", "{name: a, watches: node-dead, above: 1, text: x}", "series");
-    row("both", "{name: a, watches: node/x, above: 1, below: 2, text: x}", "not both");
-    row("no number", "{name: a, watches: node/x, above: high, text: x}", "above: a number");
-    row("not finite", "{name: a, watches: node/x, above: .nan, text: x}", "above: a number");
+    row("both", "{name: a, watches: node/*/memory_bytes, above: 1, below: 2, text: x}", "not both");
+    row("no number", "{name: a, watches: node/*/memory_bytes, above: high, text: x}",
+        "above: a number");
+    row("not finite", "{name: a, watches: node/*/memory_bytes, above: .nan, text: x}",
+        "above: a number");
     row("time", "{name: a, watches: node-dead, for: 5 minutes, text: x}", "for: a time");
     row("below zero", "{name: a, watches: node-dead, for: -5s, text: x}", "for: a time");
     row("severity", "{name: a, watches: node-dead, severity: bad, text: x}", "info, warning");
@@ -487,7 +493,7 @@ class AlertsTest : public QObject {
     v1::ClusterConfig config;
     v1::AlertRule& hot = *config.add_alerts();
     hot.set_name("hot");
-    hot.set_watches("node/*/x_c");
+    hot.set_watches("node/*/temperature_c");
     hot.set_below(0);
     hot.set_for_("1m30s");
     hot.set_severity("critical");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     reports_.push_back(*request);
     response->set_report_interval_ms(new_interval_ms_);
     if (server_time_) response->set_server_unix_ms(server_time_());
+    if (limits_) *response->mutable_limits() = *limits_;
     if (!capacity_of_.empty()) response->mutable_capacity()->set_workflow_set(capacity_of_);
     changed_.NotifyAll();
     return grpc::Status::OK;
@@ -128,6 +130,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   void ChangeReportInterval(int interval_ms) {
     const base::MutexLock lock(mutex_);
     new_interval_ms_ = interval_ms;
+  }
+  /// Answers to reports carry these limits.
+  void TellLimits(const v1::LimitsConfig& limits) {
+    const base::MutexLock lock(mutex_);
+    limits_ = limits;
   }
   /// Answers to reports carry a Capacity of this set.
   void TellCapacity(const std::string& workflow_set) {
@@ -268,6 +275,7 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   int new_interval_ms_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string leader_ ABSL_GUARDED_BY(mutex_), cluster_id_ ABSL_GUARDED_BY(mutex_) = "test",
                                                            capacity_of_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::LimitsConfig> limits_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> replicas_ ABSL_GUARDED_BY(mutex_), request_ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Node> registered_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ReportNodeRequest> reports_ ABSL_GUARDED_BY(mutex_);

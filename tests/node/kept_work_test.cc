@@ -140,6 +140,24 @@ struct KeptFixture {
 class KeptWorkTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
+  void SetMaxBytes_KeepsWhatIsThere() {
+    KeptFixture f;
+    const auto keep = [&] {
+      message::Message message = f.message;
+      message.header.uid = base::Uid::GenerateRandom();
+      f.kept.Keep(message);
+      return !message.header.keeper.empty();
+    };
+    QVERIFY(keep() && keep() && !keep());  // Two of ten bytes each, of 25.
+    f.kept.SetMaxBytes(15);
+    QVERIFY(!keep());
+    QCOMPARE(f.kept.bytes(), std::size_t{20});
+    f.kept.SetMaxBytes(35);
+    QVERIFY(keep() && !keep());
+    f.kept.SetMaxBytes(0);  // As at the start.
+    QVERIFY(!keep());
+  }
+
   void Keep_NamesTheKeeperWhileThereIsRoom() {
     KeptFixture f;
     std::vector<message::Message> messages(3, f.message);

@@ -290,6 +290,35 @@ class NodeAgentTest : public QObject {
     QVERIFY(changed.WaitFor(lock, seconds(10), [&] { return came == "set-2"; }));
   }
 
+  void Report_BringsLimits_WhenTheyChange() {
+    base::Mutex mutex;
+    base::CondVar changed;
+    std::vector<int> came;
+    manager_->ChangeReportInterval(20);
+    v1::LimitsConfig limits;
+    manager_->TellLimits(limits);
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
+    agent.OnLimits([&](const v1::LimitsConfig& told) {
+      const base::MutexLock lock(mutex);
+      came.push_back(told.proxies().max_jobs_in_flight());
+      changed.NotifyAll();
+    });
+    agent.Start();
+    const auto wait_for = [&](const std::vector<int>& wanted) {
+      base::MutexLock lock(mutex);
+      return changed.WaitFor(lock, seconds(10), [&] { return came == wanted; });
+    };
+    for (const int jobs : {7, 5}) {
+      limits.mutable_proxies()->set_max_jobs_in_flight(jobs);
+      manager_->TellLimits(limits);
+      QVERIFY(wait_for(jobs == 7 ? std::vector<int>{7} : std::vector<int>{7, 5}));
+    }
+    // Limits that are taken back are a change too. The first ones, which said nothing, were none.
+    manager_->TellLimits({});
+    QVERIFY(wait_for({7, 5, 0}));
+  }
+
   void Assignment_OfAnotherSet_TheRoutingFollowsAndNeverGoesBack() {
     Epochs tables;
     base::Mutex mutex;
@@ -356,6 +385,13 @@ class NodeAgentTest : public QObject {
     QCOMPARE(nodes.size(), std::size_t{2});
     QCOMPARE(nodes[1].incarnation(), incarnation);
     QTRY_COMPARE_WITH_TIMEOUT(view.routing()->epoch(), std::uint64_t{2}, 10000);
+    const auto reports =
+        manager_->WaitReport([](const auto& report) { return report.routing_epoch() == 2; });
+    QVERIFY(!reports.empty());
+    // Nobody may take the epoch of the old cluster's table for one of the new cluster.
+    for (const v1::ReportNodeRequest& report : reports)
+      QVERIFY(report.cluster_id() != "other" || report.routing_epoch() <= 2);
+    QCOMPARE(reports.back().cluster_id(), std::string("other"));
   }
 
   // Also after the state was put back: then the counter begins anew in another generation.

@@ -84,6 +84,22 @@ class SlabsTest : public QObject {
     fabric_ = *std::move(fabric);
   }
 
+  void SetLimit_RaisesAndLowers() {
+    const auto slabs = Make(kMiB, 2 * kMiB, 0);
+    const auto first = slabs->Take(kMiB), second = slabs->Take(kMiB);
+    QVERIFY(first.ok() && second.ok());
+    QVERIFY(!slabs->Take(kMiB).ok());
+    slabs->SetLimit(4 * kMiB);
+    QVERIFY(slabs->max_bytes() > 3 * kMiB);
+    const auto third = slabs->Take(kMiB);
+    QVERIFY(third.ok());
+    Fill(*third, 7);
+    // What is there stays, and there is no room below it.
+    slabs->SetLimit(kMiB);
+    QVERIFY(HoldsOnly(*third, 7));
+    QCOMPARE(Reason(slabs->Take(kKiB).status()), std::string("VALUE_MEMORY_FULL"));
+  }
+
   // Somebody may still write into it.
   void Discard_TakesASegmentOutOfUse_data() {
     QTest::addColumn<quint64>("bytes");

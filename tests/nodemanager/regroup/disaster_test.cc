@@ -253,6 +253,39 @@ class DisasterTest : public QObject {
     QVERIFY(Eventually(kLong, [&] { return Apply("new"); }));
   }
 
+  // The second time it begins a generation that the node has seen, and the node takes no table of
+  // it. Its reports say so.
+  void OneBackup_RestoredTwice_IsTakenWithoutARestart() {
+    DrawAddresses(1);
+    StartReplica(0);
+    QVERIFY(Eventually(kLong, [&] { return ReadyReplicas() == 1; }));
+    LightNode node("node", addresses_, node_server_->address());
+    QVERIFY(node.IsReady());
+    const std::uint64_t incarnation = node.incarnation();
+    const QString file = dir_->filePath("pirates.backup");
+    QCOMPARE(Cluster({"backup", file}).exit_code, 0);
+    const auto restore = [&] {
+      Kill(0);
+      QVERIFY(QDir(DataDir(0)).removeRecursively());
+      const Outcome restored = Cluster({"restore", file, "--into", DataDir(0), "--name", "nm-0",
+                                        "--replicas", replicas_.join(','), "--json"});
+      QVERIFY2(restored.exit_code == 0, restored.err.c_str());
+      QCOMPARE(restored.Document()["generation"].get<int>(), 1);
+      StartReplica(0);
+      QVERIFY(Eventually(kLong, [&] { return ReadyReplicas() == 1; }));
+    };
+    restore();
+    for (const char* app : {"one", "two", "three"})
+      QVERIFY(Eventually(kLong, [&] { return Apply(app); }));
+    QVERIFY(Eventually(kLong, [&] {
+      return base::GenerationOf(node.epoch()) == 1 && node.epoch() > base::FirstEpochOf(1) + 2;
+    }));
+    restore();
+    QVERIFY(Eventually(kLong, [&] { return base::GenerationOf(node.epoch()) == 2; }));
+    QCOMPARE(node.incarnation(), incarnation);
+    QVERIFY(!Known().contains("three"));
+  }
+
   void MajorityLost_RecoveredFromOneDisk_GoesOnAlone() {
     DrawAddresses(3);
     for (int i = 0; i < 3; ++i) StartReplica(i);

@@ -19,7 +19,7 @@
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/eventually.h"
 #include "tests/health.h"
-#include "tests/nodemanager/replication/log_node.h"
+#include "tests/nodemanager/replication/log_group.h"
 #include "tests/nodemanager/state/builders.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -99,41 +99,21 @@ class FakeLeader {
 
 }  // namespace
 
-class ReplicaChecksTest : public QObject {
+class ReplicaChecksTest : public QObject, private LogGroup {
   Q_OBJECT
  private:
-  Node& Add(const std::string& name) {
-    ReplicatedLogOptions options{
-        .data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
-    options.paxos.version = kCommandVersion;
-    nodes_.push_back(std::make_unique<Node>(std::move(options)));
-    return *nodes_.back();
-  }
   // nm-1 to nm-3 with addresses that stay.
   void StartGroup() {
-    std::vector<paxos::Seat> seats;
-    for (const char* name : {"nm-1", "nm-2", "nm-3"}) {
-      QVERIFY(Add(name).Open().ok());  // This draws a port.
-      seats.push_back(nodes_.back()->seat());
-      nodes_.back()->End();
-    }
+    for (const char* name : {"nm-1", "nm-2", "nm-3"}) Add(name);
+    MakeConfigured();
     nodes_[0]->options().bootstrap = true;
-    for (const auto& node : nodes_) {
-      node->options().seats = seats;
-      QVERIFY(node->Start().ok());
-    }
+    for (const auto& node : nodes_) QVERIFY(node->Start().ok());
     QVERIFY(Propose(1));
     for (const auto& node : nodes_) {
       QVERIFY(Eventually(kNodeLimit, [&] {
         return node->Knows("first") && node->log().Status().role() != v1::ReplicaStatus::LEARNER;
       }));
     }
-  }
-  bool AtTheLeader(const std::function<bool(Node&)>& attempt) {
-    return Eventually(kNodeLimit, [&] {
-      return std::any_of(nodes_.begin(), nodes_.end(),
-                         [&](const auto& node) { return node->Leads() && attempt(*node); });
-    });
   }
   // Proposes commands to the group until all are known to be applied.
   bool Propose(int commands) {
@@ -309,8 +289,6 @@ class ReplicaChecksTest : public QObject {
   }
 
  private:
-  std::unique_ptr<QTemporaryDir> dir_;
-  std::vector<std::unique_ptr<Node>> nodes_;
   int proposed_ = 0;
 };
 

@@ -15,7 +15,7 @@
 #include "cluster/rpc/channel.h"
 #include "tests/eventually.h"
 #include "tests/nodemanager/replication/hold.h"
-#include "tests/nodemanager/replication/log_node.h"
+#include "tests/nodemanager/replication/log_group.h"
 #include "tests/nodemanager/state/builders.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -58,19 +58,9 @@ class Caller {
 
 }  // namespace
 
-class ReplicatedLogTest : public QObject {
+class ReplicatedLogTest : public QObject, private LogGroup {
   Q_OBJECT
  private:
-  ReplicatedLogOptions OptionsOf(const std::string& name) const {
-    ReplicatedLogOptions options{
-        .data_dir = dir_->filePath(QString::fromStdString(name)).toStdString(), .name = name};
-    options.paxos.version = kCommandVersion;
-    return options;
-  }
-  Node& Add(const std::string& name) {
-    nodes_.push_back(std::make_unique<Node>(OptionsOf(name)));
-    return *nodes_.back();
-  }
   // nm-1 begins a group, and the others join it.
   void MakeGroup(int size) {
     Node& first = Add("nm-1");
@@ -88,17 +78,6 @@ class ReplicatedLogTest : public QObject {
     for (const char* name : {"nm-1", "nm-2", "nm-3"}) Add(name);
     MakeConfigured();
   }
-  void MakeConfigured() {
-    std::vector<paxos::Seat> seats;
-    for (const auto& node : nodes_) {
-      QVERIFY(node->Open().ok());  // This draws a port.
-      seats.push_back(node->seat());
-    }
-    for (const auto& node : nodes_) {
-      node->End();
-      node->options().seats = seats;
-    }
-  }
   static bool WaitsFor(Node& node, const std::string& detail) {
     return Eventually(kNodeLimit, [&] {
       const v1::ReplicaStatus status = node.log().Status();
@@ -112,14 +91,6 @@ class ReplicatedLogTest : public QObject {
     const auto add = [&](Node& member) { return member.log().AddSeat(node.seat()).ok(); };
     if (!AtTheLeader(add) || !node.log().Start(node.address()).ok()) return false;
     return Occupies(*nodes_[0], node);
-  }
-  // Tries until one of the running nodes does it. The leader may change at any time, and only the
-  // leader does what it is asked for.
-  bool AtTheLeader(const std::function<bool(Node&)>& attempt) {
-    return Eventually(kNodeLimit, [&] {
-      return std::any_of(nodes_.begin(), nodes_.end(),
-                         [&](const auto& node) { return node->Leads() && attempt(*node); });
-    });
   }
   // Proposes the command to the group until it is known to be applied.
   bool Propose(v1::Command command) {
@@ -711,10 +682,6 @@ class ReplicatedLogTest : public QObject {
     QVERIFY(!older.log().Status().health_detail().empty());
     QVERIFY(!older.log().TakeSnapshot().ok());
   }
-
- private:
-  std::unique_ptr<QTemporaryDir> dir_;
-  std::vector<std::unique_ptr<Node>> nodes_;
 };
 
 }  // namespace onepiece::nodemanager

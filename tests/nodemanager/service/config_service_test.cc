@@ -72,6 +72,20 @@ class ConfigServiceTest : public QObject {
     });
     Row("forget", "liveness.forget_after_s",
         [](auto&, auto& c) { c.mutable_liveness()->set_forget_after_s(-1); });
+    Row("no jobs", "limits.proxies.max_jobs_in_flight",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_proxies()->set_max_jobs_in_flight(-1); });
+    Row("share", "limits.proxies.admission_share",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_proxies()->set_admission_share(1.5); });
+    Row("share that is none", "limits.proxies.admission_share", [](auto&, auto& c) {
+      c.mutable_limits()->mutable_proxies()->set_admission_share(
+          std::numeric_limits<double>::quiet_NaN());
+    });
+    Row("budget", "limits.databases.budget_bytes", [](auto&, auto& c) {
+      c.mutable_limits()->mutable_databases()->set_budget_bytes(
+          std::numeric_limits<std::int64_t>::max());
+    });
+    Row("tombstones", "limits.databases.tombstone_ttl_s",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_databases()->set_tombstone_ttl_s(-1); });
     Row("workflow", "workflows[app].stages[0].stage", [](auto&, auto& c) {
       *c.add_workflows() = ValidWorkflow("app");
       c.mutable_workflows(0)->mutable_stages(0)->set_stage("A b");
@@ -122,6 +136,11 @@ class ConfigServiceTest : public QObject {
     alert("rule both", "alerts[a].below", [](auto&, auto& r) {
       r.set_above(1);
       r.set_below(2);
+    });
+    alert("rule condition", "alerts[a].watches", [](auto&, auto& r) { r.set_watches("node-ded"); });
+    alert("rule series", "alerts[a].watches", [](auto&, auto& r) {
+      r.set_watches("node/*/utilisation");
+      r.set_above(0.9);
     });
     alert("rule text", "alerts[a].text", [](auto&, auto& r) { r.set_text("{node}"); });
   }
@@ -266,6 +285,42 @@ class ConfigServiceTest : public QObject {
     QCOMPARE(base::GetReason(status).metadata.at("in_use"), std::string("2"));
     pool.set_max_instances(2);
     QVERIFY(world_->Apply(config).ok());
+  }
+
+  void UnknownSeries_NamesTheNearest() {
+    v1::ClusterConfig config;
+    v1::AlertRule& rule = *config.add_alerts();
+    rule.set_name("a");
+    rule.set_text("x");
+    rule.set_watches("node/*/utilisation");
+    rule.set_above(0.9);
+    const std::string message = base::Message(world_->Apply(config).status());
+    QVERIFY2(message.find("did you mean 'utilization'") != std::string::npos, message.c_str());
+    rule.set_watches("node/*/utilization");
+    QVERIFY(world_->Apply(config).ok());
+  }
+
+  void Workflows_AreChangedBySomebody() {
+    v1::Command command;
+    *command.mutable_apply_workflow() = ValidWorkflow("two");
+    command.set_actor("operator:ann");
+    command.set_reason("a second one");
+    QVERIFY(world_->Propose(command).ok());
+    QCOMPARE(world_->Get()->author(), std::string("operator:ann"));
+    QCOMPARE(world_->Get()->reason(), std::string("a second one"));
+    command.set_delete_workflow("two");
+    command.set_reason("");
+    QVERIFY(world_->Propose(command).ok());
+    QCOMPARE(world_->Get()->author(), std::string("operator:ann"));
+    QCOMPARE(world_->Get()->reason(), std::string("DeleteWorkflow two"));
+    // Clients of an earlier version say nothing.
+    v1::Command old;
+    *old.mutable_apply_workflow() = ValidWorkflow("three");
+    QVERIFY(world_->Propose(old).ok());
+    QCOMPARE(world_->Get()->author(), std::string("operator:unknown"));
+    command.set_actor(std::string(10'000, 'a'));
+    *command.mutable_apply_workflow() = ValidWorkflow("four");
+    QCOMPARE(Reason(world_->Propose(command)), std::string("TEXT_TOO_LONG"));
   }
 
   void ReadOnly_OnlyValidates() {

@@ -2,21 +2,16 @@
 // as the test says, and their work is arithmetic.
 #pragma once
 
-#include <QTemporaryDir>
 #include <QtTest>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cluster/rpc/server.h"
 #include "nodemanager/assignment/pools.h"
-#include "nodemanager/replication/replicated_log.h"
-#include "nodemanager/service/controller.h"
 #include "nodemanager/service/elasticity_service.h"
-#include "tests/eventually.h"
+#include "tests/nodemanager/service/leader_world.h"
 #include "tests/nodemanager/state/builders.h"
 
 namespace onepiece::nodemanager {
@@ -27,7 +22,7 @@ inline const std::string kPoolA = "a/wan/tiny", kPoolB = "b/wan/tiny";
 /// A leader with scripted nodes.
 ///
 /// Threading: thread-confined.
-class ElasticWorld {
+class ElasticWorld : public LeaderWorld {
  public:
   static constexpr base::Duration kStep = std::chrono::milliseconds(500);
 
@@ -53,12 +48,9 @@ class ElasticWorld {
     Open();
   }
 
-  base::ManualClock& clock() { return clock_; }
-  Controller& controller() { return *controller_; }
   /// What the answer to the node's next report says that it admits by.
   std::optional<v1::Capacity> CapacityFor(const std::string& node_id) const {
-    v1::ReportNodeResponse response;
-    controller_->FillIn(node_id, response);
+    const v1::ReportNodeResponse response = AnswerTo(node_id);
     return response.has_capacity() ? std::optional(response.capacity()) : std::nullopt;
   }
   ElasticityService& service() { return *service_; }
@@ -67,22 +59,22 @@ class ElasticWorld {
   void Apply(const v1::Workflow& workflow) {
     v1::Command command;
     *command.mutable_apply_workflow() = workflow;
-    if (!controller_->Propose(command).ok()) qFatal("ApplyWorkflow failed");
+    if (!controller().Propose(command).ok()) qFatal("ApplyWorkflow failed");
   }
   void Register(const v1::Node& node) {
     nodes_[node.node_id()].node = node;
-    if (!controller_->Propose(RegisterCommand(node)).ok()) qFatal("RegisterNode failed");
+    if (!controller().Propose(RegisterCommand(node)).ok()) qFatal("RegisterNode failed");
   }
 
   /// Lets time pass. The nodes work and report, and the leader does its duties.
   void Pass(base::Duration time) {
     for (base::Duration passed{}; passed < time; passed += kStep) {
-      clock_.Advance(kStep);
+      clock().Advance(kStep);
       for (auto& [id, behaviour] : nodes_) {
         if (!behaviour.silent) Report(behaviour);
       }
-      controller_->CheckLiveness();
-      controller_->StepPlans();
+      controller().CheckLiveness();
+      controller().StepPlans();
     }
   }
   /// Lets time pass until `wanted` holds. Returns false when it does not hold within `limit`.
@@ -97,9 +89,9 @@ class ElasticWorld {
 
   v1::Node Known(const std::string& id) {
     v1::Node node;
-    controller_->Read([&](const StateMachine& state) {
+    controller().Read([&](const StateMachine& state) {
       node = state.nodes().at(id).node();
-      controller_->AddTelemetry(state, node);
+      controller().AddTelemetry(state, node);
     });
     return node;
   }
@@ -119,30 +111,13 @@ class ElasticWorld {
 
  private:
   void Open() {
-    ReplicatedLogOptions options{.data_dir = dir_.path().toStdString(), .name = "nm"};
-    options.paxos.version = kCommandVersion;
-    log_ = std::move(ReplicatedLog::Open(options)).value();
-    controller_ = std::make_unique<Controller>(
-        *log_, clock_,
-        ControllerOptions{.cluster_id = [this] { return log_->cluster_id(); },
-                          .elasticity = config_});
-    service_ = std::make_unique<ElasticityService>(*controller_);
-    server_ = std::make_unique<rpc::Server>(rpc::ServerOptions{});
-    log_->OnRole([this](bool) { controller_->OnRole(); });
-    server_->AddService(log_->service());
-    if (!server_->Start().ok()) qFatal("Start failed");
-    if (!log_->Start(server_->address()).ok()) qFatal("the log does not start");
-    if (!testing::Eventually(std::chrono::seconds(20),
-                             [this] { return controller_->TakeOver().ok(); }))
-      qFatal("nobody leads");
-    controller_->CheckLiveness();
+    Lead({.elasticity = config_});
+    service_ = std::make_unique<ElasticityService>(controller());
   }
   void Close() {
-    server_->Shutdown(std::chrono::seconds(5));
-    log_->Stop();
+    StopLog();
     service_.reset();
-    controller_.reset();
-    log_.reset();
+    Leave();
   }
 
   void Report(Behaviour& behaviour) {
@@ -158,10 +133,10 @@ class ElasticWorld {
     report.set_drained(does.draining() && !behaviour.keeps_work);
     report.set_load_failed(behaviour.cannot_load && does.has_stage());
     if (report.load_failed()) report.set_detail("loading failed: no such model");
-    controller_->Read([&](const StateMachine& state) { report.set_routing_epoch(state.epoch()); });
+    controller().Read([&](const StateMachine& state) { report.set_routing_epoch(state.epoch()); });
     v1::NodeLoad& load = *report.mutable_load();
     load.set_workers(1);
-    load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow() + behaviour.skew));
+    load.set_sample_unix_ms(base::ToUnixMs(clock().WallNow() + behaviour.skew));
     load.set_clock_skew_ms(behaviour.skew / std::chrono::milliseconds(1));
     if (instance && serves) {
       load.set_utilization(behaviour.busy);
@@ -187,20 +162,13 @@ class ElasticWorld {
       demand.set_admitted(static_cast<std::uint64_t>(behaviour.jobs));
       demand.set_units(static_cast<double>(demand.admitted()));
     }
-    std::promise<absl::Status> answer;
-    controller_->Report(report, [&](const absl::Status& status) { answer.set_value(status); });
-    const absl::Status status = answer.get_future().get();
+    const absl::Status status = Send(report);
     if (!status.ok()) qFatal("Report failed: %s", status.ToString().c_str());
   }
 
-  QTemporaryDir dir_;
   v1::ElasticityConfig config_;
-  base::ManualClock clock_;
   std::map<std::string, Behaviour> nodes_;
-  std::unique_ptr<ReplicatedLog> log_;
-  std::unique_ptr<Controller> controller_;
   std::unique_ptr<ElasticityService> service_;
-  std::unique_ptr<rpc::Server> server_;
 };
 
 }  // namespace onepiece::nodemanager

@@ -394,6 +394,24 @@ class StateConfigTest : public QObject {
     QVERIFY(machine.epoch() > 0);
   }
 
+  void Limits_AreASectionLikeOthers() {
+    StateMachine machine;
+    TakeCommand(machine, SeedCommand());
+    v1::ClusterConfig config;
+    config.mutable_limits()->mutable_proxies()->set_max_jobs_in_flight(7);
+    QCOMPARE(TakeCommand(machine, ConfigCommand(config, {"limits"})).code(), 0);
+    QCOMPARE(machine.settings().limits().proxies().max_jobs_in_flight(), 7);
+    QCOMPARE(machine.settings().elasticity().threshold(), 0.5);
+    // What the history has is what the state would say.
+    QCOMPARE(machine.config_revisions().back().config().SerializeAsString(),
+             machine.Config().SerializeAsString());
+    StateMachine restored;
+    QVERIFY(restored.Restore(machine.Serialize()).ok());
+    QCOMPARE(restored.settings().limits().proxies().max_jobs_in_flight(), 7);
+    QCOMPARE(TakeCommand(machine, ConfigCommand({}, {"limits"})).code(), 0);
+    QVERIFY(!machine.Config().has_limits());
+  }
+
   void NothingChanged_MakesNoRevision() {
     StateMachine machine = Seeded();
     v1::ClusterConfig config = machine.Config();
