@@ -21,6 +21,8 @@ constexpr Verb kVerbs[] = {
      "onepiece-regroup restore", kWithNodeManager},
     {"cluster recover", "Begin a new group with one replica's disk, after a majority is lost",
      nullptr, "onepiece-regroup recover", kWithNodeManager},
+    {"cert", "Certificates of a CA of your own: make, show and verify them, without a cluster",
+     DefineCert},
     {"node", "The nodes of the cluster: list them, show one, forget a dead one", DefineNode},
     {"config", "The cluster's configuration: show it, change it, who changed it and why",
      DefineConfig},

@@ -31,6 +31,7 @@ void DefineDown(CLI::App& verb, Context& context);
 void DefineStatus(CLI::App& verb, Context& context);
 void DefineCluster(CLI::App& verb, Context& context);
 void DefineClusterBackup(CLI::App& verb, Context& context);
+void DefineCert(CLI::App& verb, Context& context);
 void DefineNode(CLI::App& verb, Context& context);
 void DefineConfig(CLI::App& verb, Context& context);
 void DefineApply(CLI::App& verb, Context& context);

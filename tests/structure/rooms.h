@@ -16,6 +16,7 @@ namespace onepiece {
 inline const QMap<QString, QStringList>& AllowedIncludes() {
   static const QMap<QString, QStringList> allowed = {
       {"cluster/base", {}},
+      {"cluster/identity", {"cluster/base"}},
       {"cluster/config", {"cluster/base", "proto"}},
       {"cluster/sqlite", {"cluster/base"}},
       {"cluster/fabric", {"cluster/base"}},
@@ -25,7 +26,7 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
       {"cluster/capacity", {}},
       {"cluster/media", {"cluster/base"}},
       {"cluster/admission", {"cluster/base", "cluster/capacity", "proto"}},
-      {"cluster/rpc", {"cluster/base", "proto"}},
+      {"cluster/rpc", {"cluster/base", "cluster/identity", "proto"}},
       {"cluster/telemetry", {"cluster/base", "cluster/rpc", "proto"}},
       {"cluster/backup", {"cluster/base", "proto"}},
       {"cluster/service",
@@ -54,8 +55,8 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
         "cluster/service", "proto"}},
       {"cluster/terminal", {"cluster/base", "cluster/workflow", "proto"}},
       {"cluster/cli",
-       {"cluster/backup", "cluster/base", "cluster/config", "cluster/fabric", "cluster/ring",
-        "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
+       {"cluster/backup", "cluster/base", "cluster/config", "cluster/fabric", "cluster/identity",
+        "cluster/ring", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
         "cluster/service", "cluster/node", "cluster/client", "cluster/local", "cluster/terminal",
         "cluster/session", "cluster/history", "proto"}},
       {"gui/models",

@@ -25,6 +25,7 @@ const QMap<QString, QStringList>& VendorDoors() {
       {"ucp/", {"cluster/fabric/ucx"}},
       {"libav", {"cluster/media"}},
       {"sqlite3.h", {"cluster/sqlite"}},
+      {"openssl/", {"cluster/base", "cluster/identity", "cluster/proxy"}},
       {"qcustomplot.h", {"gui/views"}},
       {"QtWidgets/", {"gui/views", "gui/app"}},
       {"sentencepiece_processor.h", {"stages/model"}},

@@ -1,0 +1,144 @@
+#include "cluster/rpc/tls.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "cluster/base/status.h"
+#include "cluster/identity/trust_bundle.h"
+#include "grpcpp/security/auth_context.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/security/tls_certificate_provider.h"
+#include "grpcpp/security/tls_certificate_verifier.h"
+#include "grpcpp/security/tls_credentials_options.h"
+
+namespace onepiece::rpc {
+namespace {
+
+namespace tls = grpc::experimental;
+
+absl::Status NoPeer(std::string_view reason, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kUnauthenticated, reason, message);
+}
+
+/// Finds the one subject among the URIs of a certificate that TLS has verified.
+absl::StatusOr<identity::Subject> SubjectOf(const std::vector<grpc::string_ref>& uris) {
+  std::string ours;
+  for (const grpc::string_ref& ref : uris) {
+    const std::string uri(ref.data(), ref.size());
+    if (!uri.starts_with(identity::kUriScheme)) continue;
+    // Two readers might each believe another one of two.
+    if (!ours.empty()) return NoPeer("NO_SUBJECT", "the peer's certificate has several subjects");
+    ours = uri;
+  }
+  if (ours.empty()) return NoPeer("NO_SUBJECT", "the peer's certificate has no onepiece:// URI");
+  return identity::ParseSubject(ours);
+}
+
+/// Whom one end lets the other be.
+struct PeerRule {
+  std::string cluster;
+  identity::RoleSet roles;
+  bool principals = false;
+  bool nobody = false;  ///< A peer without a certificate.
+};
+
+absl::Status CheckPeer(const PeerRule& rule, const identity::Subject& subject) {
+  ONEPIECE_RETURN_IF_ERROR(identity::CheckCluster(subject, rule.cluster));
+  if (std::holds_alternative<identity::PrincipalSubject>(subject)) {
+    if (rule.principals) return absl::OkStatus();
+    return base::MakeError(absl::StatusCode::kPermissionDenied, "WRONG_ROLE",
+                           identity::Describe(subject) + " is not a node");
+  }
+  return rule.roles.empty() ? absl::OkStatus() : identity::CheckRole(subject, rule.roles);
+}
+
+/// Runs after OpenSSL has verified the chain, the times and the purpose.
+///
+/// Threading: thread-safe; gRPC calls it from its threads.
+class SubjectVerifier final : public tls::ExternalCertificateVerifier {
+ public:
+  explicit SubjectVerifier(PeerRule rule) : rule_(std::move(rule)) {}
+  bool Verify(tls::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> /*callback*/, grpc::Status* status) override {
+    const absl::Status checked = Check(*request);
+    // gRPC puts the text behind "Custom verification check failed with error".
+    *status = checked.ok()
+                  ? grpc::Status::OK
+                  : grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                                 base::GetReason(checked).reason + ": " + base::Message(checked));
+    return true;  // Done; `callback` is for verifiers that go on.
+  }
+  void Cancel(tls::TlsCustomVerificationCheckRequest* /*request*/) override {}
+
+ private:
+  [[nodiscard]] absl::Status Check(const tls::TlsCustomVerificationCheckRequest& request) const {
+    if (rule_.nobody && request.peer_cert().empty()) return absl::OkStatus();
+    ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(request.uri_names()));
+    return CheckPeer(rule_, subject);
+  }
+
+  const PeerRule rule_;
+};
+
+/// What both ends set.
+void Configure(tls::TlsCredentialsOptions& options, const TlsOptions& given, PeerRule rule) {
+  const identity::IdentityFiles files = identity::FilesOf(given.folder, given.name);
+  options.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
+      files.key, files.certificate, files.authorities,
+      static_cast<unsigned>(given.reload.count())));
+  options.watch_identity_key_cert_pairs();
+  options.watch_root_certs();
+  options.set_certificate_verifier(
+      tls::ExternalCertificateVerifier::Create<SubjectVerifier>(std::move(rule)));
+  // A peer is known by its subject. By default gRPC would compare the host's name for each call.
+  options.set_check_call_host(false);
+}
+
+}  // namespace
+
+void RequireTls13() {
+  static std::once_flag once;
+  std::call_once(once, [] { setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES128-GCM-SHA256", 1); });
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const TlsOptions& options, Clients clients, const base::Clock& clock) {
+  RequireTls13();
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Identity own,
+                            identity::LoadIdentity(options.folder, options.name, clock.WallNow()));
+  if (!std::holds_alternative<identity::NodeSubject>(own.subject)) {
+    return base::MakeError(absl::StatusCode::kPermissionDenied, "WRONG_ROLE",
+                           identity::Describe(own.subject) + " is not a node, so it is no server");
+  }
+  const bool nobody = clients == Clients::kAlsoWithoutCertificate;
+  tls::TlsServerCredentialsOptions server(nullptr);
+  Configure(server, options,
+            {.cluster = identity::ClusterOf(own.subject),
+             .roles = options.roles,
+             .principals = clients != Clients::kNodes,
+             .nobody = nobody});
+  server.set_cert_request_type(nobody ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                                      : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return tls::TlsServerCredentials(server);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const TlsOptions& options, const base::Clock& clock) {
+  RequireTls13();
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Identity own,
+                            identity::LoadIdentity(options.folder, options.name, clock.WallNow()));
+  tls::TlsChannelCredentialsOptions channel;
+  Configure(channel, options,
+            {.cluster = identity::ClusterOf(own.subject), .roles = options.roles});
+  return tls::TlsCredentials(channel);
+}
+
+absl::StatusOr<identity::Subject> PeerOf(const grpc::AuthContext& context) {
+  if (!context.IsPeerAuthenticated())
+    return NoPeer("NO_CERTIFICATE", "the caller has no certificate");
+  return SubjectOf(context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME));
+}
+
+}  // namespace onepiece::rpc
