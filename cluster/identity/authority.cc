@@ -96,9 +96,6 @@ absl::Status AddHost(GENERAL_NAMES* names, const std::string& host) {
 
 absl::Status AddAlternativeNames(X509* certificate, const std::string& uri,
                                  const std::vector<std::string>& hosts) {
-  if (hosts.size() > kMaxHosts)
-    return BadArgument("BAD_HOST",
-                       "a certificate has at most " + std::to_string(kMaxHosts) + " hosts");
   const NamesPtr names(Must(sk_GENERAL_NAME_new_null()));
   AddName(names.get(), GEN_URI, NewText(V_ASN1_IA5STRING, uri.data(), uri.size()));
   for (const std::string& host : hosts) ONEPIECE_RETURN_IF_ERROR(AddHost(names.get(), host));
@@ -155,6 +152,10 @@ absl::StatusOr<Certificate> Authority::Issue(const SigningRequest& request, cons
     return BadArgument("BAD_LIFE", "a certificate lives for at most " +
                                        std::to_string(kMaxCertificateLife / kDay) + " days");
   }
+  if (options.hosts.size() > kMaxHosts) {
+    return BadArgument("BAD_HOST",
+                       "a certificate has at most " + std::to_string(kMaxHosts) + " hosts");
+  }
   ONEPIECE_RETURN_IF_ERROR(CheckTimes(certificate_, now));
   CertificatePtr certificate = NewCertificate();
   X509* const made = certificate.get();
@@ -169,7 +170,9 @@ absl::StatusOr<Certificate> Authority::Issue(const SigningRequest& request, cons
   AddExtension(made, issuer, NID_ext_key_usage, node ? "serverAuth,clientAuth" : "clientAuth");
   AddExtension(made, issuer, NID_subject_key_identifier, "hash");
   AddExtension(made, issuer, NID_authority_key_identifier, "keyid");
-  ONEPIECE_RETURN_IF_ERROR(AddAlternativeNames(made, uri, options.hosts));
+  std::vector<std::string> hosts = options.hosts;
+  if (node) hosts.insert(hosts.begin(), kNodeDnsName);
+  ONEPIECE_RETURN_IF_ERROR(AddAlternativeNames(made, uri, hosts));
   Must(X509_sign(made, key_.get(), EVP_sha256()));
   return Certificate(certificate.release());
 }

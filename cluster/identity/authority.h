@@ -21,9 +21,12 @@ inline constexpr base::Duration kMaxCertificateLife = 825 * kDay;
 /// A certificate is valid from this long before it was made, for hosts whose clocks are behind.
 inline constexpr base::Duration kBackdate = std::chrono::minutes(5);
 
+/// A DNS name that every node's certificate has. Clients that know no onepiece:// URIs expect this
+/// name from every node, whatever its address, and TLS servers find it in a client's SNI.
+inline constexpr char kNodeDnsName[] = "node.onepiece.internal";
+
 struct IssueOptions {
-  /// DNS names and IP addresses. For readers that know no onepiece:// URIs, such as browsers and
-  /// Prometheus. At most 32.
+  /// More DNS names and IP addresses, for browsers and Prometheus. At most 32.
   std::vector<std::string> hosts;
   base::Duration life = kCertificateLife;
 };

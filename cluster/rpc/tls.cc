@@ -12,6 +12,7 @@
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_certificate_verifier.h"
 #include "grpcpp/security/tls_credentials_options.h"
+#include "grpcpp/support/channel_arguments.h"
 
 namespace onepiece::rpc {
 namespace {
@@ -133,6 +134,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   Configure(channel, options,
             {.cluster = identity::ClusterOf(own.subject), .roles = options.roles});
   return tls::TlsCredentials(channel);
+}
+
+void SetTlsArguments(grpc::ChannelArguments& arguments) {
+  arguments.SetSslTargetNameOverride(identity::kNodeDnsName);
 }
 
 absl::StatusOr<identity::Subject> PeerOf(const grpc::AuthContext& context) {

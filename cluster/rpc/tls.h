@@ -24,6 +24,7 @@
 
 namespace grpc {
 class AuthContext;
+class ChannelArguments;
 class ChannelCredentials;
 class ServerCredentials;
 }  // namespace grpc
@@ -65,12 +66,16 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& options, Clients clients, const base::Clock& clock);
 
 /// Makes the credentials of channels to nodes of the cluster. A call to anybody else fails with
-/// UNAVAILABLE.
+/// UNAVAILABLE. The channels take SetTlsArguments() too.
 ///
 /// Blocking: reads three files.
 /// Errors: those of identity::LoadIdentity().
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& options, const base::Clock& clock);
+
+/// Sets what a channel with these credentials needs: it names identity::kNodeDnsName in its SNI.
+/// With an address there, gRPC's server would log an error for each connection.
+void SetTlsArguments(grpc::ChannelArguments& arguments);
 
 /// Returns who is at the other end of a call over these credentials.
 ///

@@ -84,7 +84,8 @@ class AuthorityTest : public QObject {
     QVERIFY(node.RenewalTime() >= node.not_before() + life / 3 * 2);
     QVERIFY(node.RenewalTime() < node.not_before() + life / 3 * 2 + std::chrono::seconds(1));
     QVERIFY(!node.IsAuthority());
-    QVERIFY((node.Hosts() == std::vector<std::string>{"nm.example.org", "10.0.0.1", "::1"}));
+    QVERIFY((node.Hosts() ==
+             std::vector<std::string>{kNodeDnsName, "nm.example.org", "10.0.0.1", "::1"}));
     QCOMPARE(node.IssuerName(), authority_->certificate().SubjectName());
     const std::string text = OpenSslText(node);
     QVERIFY(text.find("TLS Web Server Authentication, TLS Web Client Authentication") !=

@@ -63,6 +63,7 @@ struct Answer {
 Answer Ask(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  SetTlsArguments(arguments);
   const auto stub = v1::TelemetryService::NewStub(
       grpc::CreateCustomChannel(address, std::move(credentials), arguments));
   grpc::ClientContext context;
@@ -238,6 +239,30 @@ class TlsTest : public QObject {
                                    own->certificate, both)
                 .ok());
     QVERIFY(testing::Eventually([&] { return Ask(address, client).status.ok(); }));
+  }
+
+  // Each has threads of gRPC's that look at its files.
+  void Credentials_EndTheirThreads() {
+    const std::string address = Serve(Clients::kNodes);
+    const auto threads = [] {
+      return QDir("/proc/self/task").entryList(QDir::Dirs | QDir::NoDotAndDotDot).size();
+    };
+    QVERIFY(Ask(address, Credentials("client")).status.ok());
+    const qsizetype before = threads();
+    for (int i = 0; i < 30; ++i) QVERIFY(Ask(address, Credentials("client")).status.ok());
+    QVERIFY(testing::Eventually([&] { return threads() < before + 10; }));
+  }
+
+  // Any TLS client can check a node: the CA and one name, whatever the address.
+  void Server_IsKnownByName_ToOtherClients() {
+    const std::string address = Serve(Clients::kAlsoWithoutCertificate);
+    const auto own = identity::LoadIdentity(Folder("server"), identity::kNodeName, TlsNow());
+    QVERIFY(own.ok());
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = own->authorities.ToPem();
+    QVERIFY(Ask(address, grpc::SslCredentials(options)).status.ok());
+    options.pem_root_certs = Authority::Create("pirates", TlsNow())->certificate().ToPem();
+    QVERIFY(Ask(address, grpc::SslCredentials(options)).Refused());
   }
 
   void BadFiles_AreRefusedAtTheStart() {
