@@ -165,6 +165,8 @@ int RunCreateClient(const Context& context, const CertArguments& arguments) {
   // The name becomes that of files, so it is checked first.
   const auto uri = identity::FormatSubject(principal);
   if (!uri.ok()) return context.Fail(uri.status());
+  const absl::Status named = identity::CheckIdentityName(principal.name);
+  if (!named.ok()) return context.Fail(named);
   return PrintCreated(context, arguments, principal.name,
                       Create(*authority, principal, principal.name, arguments));
 }

@@ -32,6 +32,12 @@ IdentityFiles FilesOf(const std::string& folder, const std::string& name) {
           .authorities = folder + "/" + kAuthorityName + ".pem"};
 }
 
+absl::Status CheckIdentityName(const std::string& name) {
+  if (name != kAuthorityName) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "RESERVED_NAME",
+                         "\"ca\" names the files of the CA: choose another name");
+}
+
 absl::StatusOr<PrivateKey> ReadKeyFile(const std::string& path) {
   return ReadAs<PrivateKey>(path, Protection::kSecret, &PrivateKey::FromPem);
 }
@@ -64,10 +70,7 @@ absl::StatusOr<Identity> LoadIdentity(const std::string& folder, const std::stri
 
 absl::Status SaveIdentity(const std::string& folder, const std::string& name, const PrivateKey& key,
                           const Certificate& certificate, const TrustBundle& authorities) {
-  if (name == kAuthorityName) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "RESERVED_NAME",
-                           "\"ca\" names the files of the CA: choose another name");
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckIdentityName(name));
   ONEPIECE_RETURN_IF_ERROR(CheckKeyIsOf(key, certificate));
   ONEPIECE_RETURN_IF_ERROR(EnsureSecretFolder(folder));
   const IdentityFiles files = FilesOf(folder, name);

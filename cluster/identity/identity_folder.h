@@ -28,6 +28,11 @@ struct IdentityFiles {
 };
 IdentityFiles FilesOf(const std::string& folder, const std::string& name);
 
+/// Checks the base name of an identity's files.
+///
+/// Errors: INVALID_ARGUMENT (RESERVED_NAME: "ca" names the files of the CA).
+absl::Status CheckIdentityName(const std::string& name);
+
 /// The base name of a CA's files.
 inline constexpr char kAuthorityName[] = "ca";
 /// That of a node's.
@@ -55,8 +60,8 @@ absl::StatusOr<Identity> LoadIdentity(const std::string& folder, const std::stri
 /// keeps the key has no such moment.
 ///
 /// Blocking: waits for the disk.
-/// Errors: INVALID_ARGUMENT (RESERVED_NAME: `name` is "ca"), those of CheckKeyIsOf(),
-/// EnsureSecretFolder() and WriteSecretFile().
+/// Errors: those of CheckIdentityName(), CheckKeyIsOf(), EnsureSecretFolder() and
+/// WriteSecretFile().
 absl::Status SaveIdentity(const std::string& folder, const std::string& name, const PrivateKey& key,
                           const Certificate& certificate, const TrustBundle& authorities);
 

@@ -7,7 +7,10 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
+#include <atomic>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "cluster/base/status.h"
 #include "tests/reason.h"
@@ -184,6 +187,28 @@ class SecretFilesTest : public QObject {
     QCOMPARE(Reason(refused), std::string("BEING_WRITTEN"));
     close(other);
     QVERIFY(WriteSecretFile(path_, "mine").ok());
+  }
+
+  // Each write is whole or refused, and each read finds one of the whole ones.
+  void Writers_AtOnce_NeverMix() {
+    QVERIFY(WriteSecretFile(path_, std::string(20000, '0')).ok());
+    std::atomic<int> wrong = 0, written = 0;
+    std::vector<std::thread> writers;
+    for (char name = '1'; name <= '4'; ++name) {
+      writers.emplace_back([&, name] {
+        for (int i = 0; i < 20; ++i) {
+          const absl::Status status = WriteSecretFile(path_, std::string(20000, name));
+          if (!status.ok() && Reason(status) != "BEING_WRITTEN") ++wrong;
+          if (status.ok()) ++written;
+          const auto read = ReadSecretFile(path_);
+          if (!read.ok() || *read != std::string(20000, read->front())) ++wrong;
+        }
+      });
+    }
+    for (std::thread& writer : writers) writer.join();
+    QCOMPARE(wrong.load(), 0);
+    QVERIFY(written > 0);
+    QCOMPARE(Files(), QStringList{"node.key"});
   }
 
   void Read_OfAFileWithoutEnd_IsBounded() {

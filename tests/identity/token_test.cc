@@ -88,9 +88,11 @@ class TokenTest : public QObject {
     QVERIFY(hash != token.secret);
     QVERIFY(SecretMatches(token.secret, hash));
     for (std::size_t i = 0; i < hash.size(); ++i) {
-      std::string other = token.secret;
-      other[i] = static_cast<char>(other[i] ^ 1);
-      QVERIFY(!SecretMatches(other, hash));
+      std::string secret = token.secret, stored = hash;
+      secret[i] = static_cast<char>(secret[i] ^ 1);
+      QVERIFY(!SecretMatches(secret, hash));
+      stored[i] = static_cast<char>(stored[i] ^ 1);
+      QVERIFY(!SecretMatches(token.secret, stored));
     }
     QVERIFY(!SecretMatches(token.secret, hash.substr(0, 31)));
     QVERIFY(!SecretMatches(token.secret, ""));
