@@ -45,7 +45,7 @@ class ConfigChangesTest : public QObject {
  private Q_SLOTS:
   void Sections_AreTheFields() {
     QVERIFY((ConfigSections() == std::vector<std::string>{"elasticity", "liveness", "workflow_sets",
-                                                          "workflows", "alerts"}));
+                                                          "workflows", "alerts", "limits"}));
     const v1::ClusterConfig config = Config("alerts: [{name: a}]\nliveness: {}\nworkflows: []");
     QVERIFY((SectionsOf(config) == std::vector<std::string>{"liveness", "alerts"}));
   }
