@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "cluster/identity/certificate.h"
 #include "cluster/identity/trust_bundle.h"
 #include "grpcpp/security/auth_context.h"
 #include "grpcpp/security/credentials.h"
@@ -18,24 +19,6 @@ namespace onepiece::rpc {
 namespace {
 
 namespace tls = grpc::experimental;
-
-absl::Status NoPeer(std::string_view reason, const std::string& message) {
-  return base::MakeError(absl::StatusCode::kUnauthenticated, reason, message);
-}
-
-/// Finds the one subject among the URIs of a certificate that TLS has verified.
-absl::StatusOr<identity::Subject> SubjectOf(const std::vector<grpc::string_ref>& uris) {
-  std::string ours;
-  for (const grpc::string_ref& ref : uris) {
-    const std::string uri(ref.data(), ref.size());
-    if (!uri.starts_with(identity::kUriScheme)) continue;
-    // Two readers might each believe another one of two.
-    if (!ours.empty()) return NoPeer("NO_SUBJECT", "the peer's certificate has several subjects");
-    ours = uri;
-  }
-  if (ours.empty()) return NoPeer("NO_SUBJECT", "the peer's certificate has no onepiece:// URI");
-  return identity::ParseSubject(ours);
-}
 
 /// Whom one end lets the other be.
 struct PeerRule {
@@ -55,12 +38,14 @@ absl::Status CheckPeer(const PeerRule& rule, const identity::Subject& subject) {
   return rule.roles.empty() ? absl::OkStatus() : identity::CheckRole(subject, rule.roles);
 }
 
-/// Runs after OpenSSL has verified the chain, the times and the purpose.
+/// Runs after OpenSSL has verified the chain, the times and the purpose. It looks at the times
+/// again: OpenSSL does not when a client resumes a session, which may be hours old.
 ///
 /// Threading: thread-safe; gRPC calls it from its threads.
 class SubjectVerifier final : public tls::ExternalCertificateVerifier {
  public:
-  explicit SubjectVerifier(PeerRule rule) : rule_(std::move(rule)) {}
+  SubjectVerifier(PeerRule rule, const base::Clock& clock)
+      : rule_(std::move(rule)), clock_(clock) {}
   bool Verify(tls::TlsCustomVerificationCheckRequest* request,
               std::function<void(grpc::Status)> /*callback*/, grpc::Status* status) override {
     const absl::Status checked = Check(*request);
@@ -75,16 +60,22 @@ class SubjectVerifier final : public tls::ExternalCertificateVerifier {
 
  private:
   [[nodiscard]] absl::Status Check(const tls::TlsCustomVerificationCheckRequest& request) const {
-    if (rule_.nobody && request.peer_cert().empty()) return absl::OkStatus();
-    ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(request.uri_names()));
+    const grpc::string_ref pem = request.peer_cert();
+    if (rule_.nobody && pem.empty()) return absl::OkStatus();
+    ONEPIECE_ASSIGN_OR_RETURN(const identity::Certificate certificate,
+                              identity::Certificate::FromPem({pem.data(), pem.size()}));
+    ONEPIECE_RETURN_IF_ERROR(identity::CheckTimes(certificate, clock_.WallNow()));
+    ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, certificate.GetSubject());
     return CheckPeer(rule_, subject);
   }
 
   const PeerRule rule_;
+  const base::Clock& clock_;
 };
 
 /// What both ends set.
-void Configure(tls::TlsCredentialsOptions& options, const TlsOptions& given, PeerRule rule) {
+void Configure(tls::TlsCredentialsOptions& options, const TlsOptions& given, PeerRule rule,
+               const base::Clock& clock) {
   const identity::IdentityFiles files = identity::FilesOf(given.folder, given.name);
   options.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
       files.key, files.certificate, files.authorities,
@@ -92,7 +83,7 @@ void Configure(tls::TlsCredentialsOptions& options, const TlsOptions& given, Pee
   options.watch_identity_key_cert_pairs();
   options.watch_root_certs();
   options.set_certificate_verifier(
-      tls::ExternalCertificateVerifier::Create<SubjectVerifier>(std::move(rule)));
+      tls::ExternalCertificateVerifier::Create<SubjectVerifier>(std::move(rule), clock));
   // A peer is known by its subject. By default gRPC would compare the host's name for each call.
   options.set_check_call_host(false);
 }
@@ -119,7 +110,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
             {.cluster = identity::ClusterOf(own.subject),
              .roles = options.roles,
              .principals = clients != Clients::kNodes,
-             .nobody = nobody});
+             .nobody = nobody},
+            clock);
   server.set_cert_request_type(nobody ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
                                       : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   return tls::TlsServerCredentials(server);
@@ -131,8 +123,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   ONEPIECE_ASSIGN_OR_RETURN(const identity::Identity own,
                             identity::LoadIdentity(options.folder, options.name, clock.WallNow()));
   tls::TlsChannelCredentialsOptions channel;
-  Configure(channel, options,
-            {.cluster = identity::ClusterOf(own.subject), .roles = options.roles});
+  Configure(channel, options, {.cluster = identity::ClusterOf(own.subject), .roles = options.roles},
+            clock);
   return tls::TlsCredentials(channel);
 }
 
@@ -141,9 +133,16 @@ void SetTlsArguments(grpc::ChannelArguments& arguments) {
 }
 
 absl::StatusOr<identity::Subject> PeerOf(const grpc::AuthContext& context) {
-  if (!context.IsPeerAuthenticated())
-    return NoPeer("NO_CERTIFICATE", "the caller has no certificate");
-  return SubjectOf(context.FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME));
+  const std::vector<grpc::string_ref> pem =
+      context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  if (!context.IsPeerAuthenticated() || pem.empty()) {
+    return base::MakeError(absl::StatusCode::kUnauthenticated, "NO_CERTIFICATE",
+                           "the caller has no certificate");
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const identity::Certificate certificate,
+      identity::Certificate::FromPem({pem.front().data(), pem.front().size()}));
+  return certificate.GetSubject();
 }
 
 }  // namespace onepiece::rpc

@@ -59,6 +59,7 @@ void RequireTls13();
 /// Makes the credentials of a server. The files must be good now; later they may be replaced, by
 /// better ones of the same cluster.
 ///
+/// Ownership: borrows the clock, which outlives the credentials.
 /// Blocking: reads three files.
 /// Errors: those of identity::LoadIdentity(), PERMISSION_DENIED (WRONG_ROLE: the identity is no
 /// node's).
@@ -68,6 +69,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 /// Makes the credentials of channels to nodes of the cluster. A call to anybody else fails with
 /// UNAVAILABLE. The channels take SetTlsArguments() too.
 ///
+/// Ownership: borrows the clock, which outlives the credentials.
 /// Blocking: reads three files.
 /// Errors: those of identity::LoadIdentity().
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

@@ -143,6 +143,16 @@ class TlsTest : public QObject {
     QCOMPARE(Reason(refused.status()), std::string("CERTIFICATE_EXPIRED"));
   }
 
+  // OpenSSL looks at the times in a full handshake only, by the system's clock.
+  void Client_ExpiredByTheInjectedClock_IsRefused() {
+    clock_ = std::make_unique<base::ManualClock>(TlsNow());
+    const std::string address = Serve(Clients::kAlsoWithoutCertificate, {}, *clock_);
+    QVERIFY(Ask(address, Credentials("client")).status.ok());
+    clock_->StepWall(91 * identity::kDay);
+    const Answer answer = Ask(address, Credentials("client"));
+    QVERIFY2(answer.Refused(), answer.Text().c_str());
+  }
+
   void Client_OfAnotherCluster_IsRefused() {
     // One CA may serve several clusters of a site.
     Save("client", *authority_, TlsNode("nm-1", {Role::kNodeManager}, "marines"));
@@ -294,9 +304,10 @@ class TlsTest : public QObject {
   }
 
   /// Starts the server and returns its address.
-  std::string Serve(Clients clients, identity::RoleSet roles = {}) {
-    const auto credentials = MakeServerCredentials({.folder = Folder("server"), .roles = roles},
-                                                   clients, base::SystemClock());
+  std::string Serve(Clients clients, identity::RoleSet roles = {},
+                    const base::Clock& clock = base::SystemClock()) {
+    const auto credentials =
+        MakeServerCredentials({.folder = Folder("server"), .roles = roles}, clients, clock);
     if (!credentials.ok()) {
       qWarning("%s", credentials.status().ToString().c_str());
       return {};
@@ -348,6 +359,7 @@ class TlsTest : public QObject {
   std::unique_ptr<QTemporaryDir> temp_;
   std::unique_ptr<Authority> authority_;
   WhoAmI service_;
+  std::unique_ptr<base::ManualClock> clock_;
   std::unique_ptr<grpc::Server> server_;
 };
 
