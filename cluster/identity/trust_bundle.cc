@@ -16,17 +16,19 @@ absl::Status Unauthenticated(std::string_view reason, const std::string& message
   return base::MakeError(absl::StatusCode::kUnauthenticated, reason, message);
 }
 
-/// The command that makes a new certificate in the place of this one.
+/// The command that makes a new certificate in the place of this one. DIR is for people to fill in:
+/// a certificate does not know where its files are.
 std::string RenewCommand(const Certificate& certificate) {
   if (certificate.IsAuthority()) return "make a new CA and give all nodes certificates of it";
   const absl::StatusOr<Subject> subject = certificate.GetSubject();
   if (!subject.ok()) return "make a new one";
   if (const auto* node = std::get_if<NodeSubject>(&*subject)) {
-    return "onepiece cert create-node " + node->id + " --role " + FormatRoles(node->roles);
+    return "onepiece cert create-node " + node->id + " --role " + FormatRoles(node->roles) +
+           " --out DIR";
   }
   const auto& principal = std::get<PrincipalSubject>(*subject);
   return "onepiece cert create-client " + principal.name + " --tenant " + principal.tenant +
-         " --scope " + FormatScopes(principal.scopes);
+         " --scope " + FormatScopes(principal.scopes) + " --out DIR";
 }
 
 std::string Called(const Certificate& certificate) {
