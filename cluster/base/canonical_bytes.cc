@@ -7,14 +7,14 @@
 namespace onepiece::base {
 
 std::string CanonicalBytes(const google::protobuf::MessageLite& message) {
-  std::string bytes;
-  {
-    // The streams cut `bytes` to its length when they end.
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    ONEPIECE_CHECK(message.SerializeToCodedStream(&coded));
-  }
+  // A StringOutputStream would grow and clear the string several times.
+  std::string bytes(message.ByteSizeLong(), '\0');
+  google::protobuf::io::ArrayOutputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  message.SerializeWithCachedSizes(&coded);
+  coded.Trim();
+  ONEPIECE_CHECK(!coded.HadError());
   return bytes;
 }
 

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "onepiece/v1/node_manager_state.pb.h"
@@ -28,24 +30,40 @@ class RememberedRequests {
   static constexpr std::size_t kMaxBytes = 6 << 20;
   static constexpr std::int64_t kKeptMs = 10 * 60 * 1000, kMaxGapMs = 60 * 1000;
 
-  /// Returns null when the request is unknown or forgotten. The pointer is valid until the next
-  /// Add().
-  [[nodiscard]] const v1::RememberedRequest* Find(const std::string& request_id) const;
-  /// REQUIRES: Find(request.request_id()) is null.
-  void Add(v1::RememberedRequest request);
-  /// Oldest first.
-  [[nodiscard]] const std::deque<v1::RememberedRequest>& all() const { return requests_; }
+  /// Returns nothing when the request is unknown or forgotten.
+  [[nodiscard]] std::optional<v1::RememberedRequest> Find(const std::string& request_id) const;
+  /// REQUIRES: Find(request.request_id()) is nothing.
+  void Add(const v1::RememberedRequest& request);
+  [[nodiscard]] std::size_t size() const { return places_.size(); }
+  /// All of them, oldest first, as they stand in a serialised v1::NodeManagerState. It is valid
+  /// until the next Add().
+  [[nodiscard]] std::string_view fields() const {
+    return std::string_view(bytes_).substr(forgotten_bytes_);
+  }
 
  private:
+  // Where the serialised request is: so many bytes were added before it, its tag and length
+  // included.
+  struct Place {
+    std::uint64_t at = 0;
+    std::uint32_t size = 0;
+    std::int64_t time_unix_ms = 0;
+  };
+  [[nodiscard]] v1::RememberedRequest Read(const Place& place) const;
   void Forget();
 
-  std::deque<v1::RememberedRequest> requests_;
+  std::deque<Place> places_;
   // By request id: how many requests had been added before it. So popping the front changes no
   // other place.
-  std::unordered_map<std::string, std::uint64_t> places_;
-  std::uint64_t first_ = 0;  // The place of the front.
-  std::size_t bytes_ = 0;    // The serialised size of all.
-  std::int64_t age_ms_ = 0;  // The age of the front.
+  std::unordered_map<std::string, std::uint64_t> numbers_;
+  std::uint64_t first_ = 0;  // The number of the front.
+  // The requests are kept serialised, because the whole state is serialised much more often than a
+  // request is looked up: for its hash, and for snapshots.
+  std::string bytes_;
+  std::size_t forgotten_bytes_ = 0;  // At the beginning of bytes_.
+  std::uint64_t dropped_bytes_ = 0;  // That were added before bytes_ begins.
+  std::size_t size_ = 0;             // Of all requests, serialised, without tags and lengths.
+  std::int64_t age_ms_ = 0;          // The age of the front.
 };
 
 }  // namespace onepiece::nodemanager

@@ -7,8 +7,6 @@
 #include "cluster/base/check.h"
 #include "cluster/base/crc32c.h"
 #include "cluster/base/generation.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "nodemanager/state/node_change.h"
 #include "nodemanager/state/plan_state.h"
@@ -21,12 +19,15 @@ namespace {
 constexpr std::uint64_t kGenerationLeap = std::uint64_t{1} << 32;
 
 // Tells whether two commands under one request id ask for the same. A retry carries the same change
-// at another time.
-std::uint32_t Fingerprint(v1::Command command) {
-  command.clear_request_id();
-  command.clear_time_unix_ms();
+// at another time. Id and time are the first fields of the bytes, so nothing is copied to leave
+// them out.
+std::uint32_t Fingerprint(const v1::Command& command) {
+  using Wire = google::protobuf::internal::WireFormatLite;
   const std::string bytes = base::CanonicalBytes(command);
-  return base::Crc32c(std::as_bytes(std::span(bytes)));
+  std::size_t skipped = 0;
+  if (!command.request_id().empty()) skipped += 1 + Wire::StringSize(command.request_id());
+  if (command.time_unix_ms() != 0) skipped += 1 + Wire::Int64Size(command.time_unix_ms());
+  return base::Crc32c(std::as_bytes(std::span(bytes)).subspan(skipped));
 }
 
 absl::Status StaleIncarnation(const std::string& node_id, const v1::NodeRecord& known) {
@@ -210,7 +211,7 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
   std::uint32_t fingerprint = 0;
   if (!command.request_id().empty()) {
     fingerprint = Fingerprint(command);
-    if (const v1::RememberedRequest* seen = requests_.Find(command.request_id()); seen != nullptr) {
+    if (const auto seen = requests_.Find(command.request_id()); seen) {
       if (seen->fingerprint() == fingerprint) return seen->result();
       v1::CommandResult reused;
       reused.set_code(static_cast<int>(absl::StatusCode::kAlreadyExists));
@@ -242,7 +243,7 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
     request.set_fingerprint(fingerprint);
     *request.mutable_result() = result;
     request.set_time_unix_ms(command.time_unix_ms());
-    requests_.Add(std::move(request));
+    requests_.Add(request);
   }
   return result;
 }
@@ -676,18 +677,8 @@ std::string StateMachine::Serialize() const {
   if (settings_.ByteSizeLong() > 0) *state.mutable_config() = settings_;
   state.mutable_config_revisions()->Add(config_revisions_.begin(), config_revisions_.end());
   std::string bytes = base::CanonicalBytes(state);
-  // The requests are appended by hand. There are many of them, and a NodeManagerState would need a
-  // copy of each.
-  using Wire = google::protobuf::internal::WireFormatLite;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&stream);
-  for (const v1::RememberedRequest& request : requests_.all()) {
-    coded.WriteTag(
-        Wire::MakeTag(v1::NodeManagerState::kRequestsFieldNumber, Wire::WIRETYPE_LENGTH_DELIMITED));
-    coded.WriteVarint32(static_cast<std::uint32_t>(request.ByteSizeLong()));
-    request.SerializeWithCachedSizes(&coded);
-  }
-  coded.Trim();
+  // The requests are kept as the bytes that they are here.
+  bytes.append(requests_.fields());
   return bytes;
 }
 
@@ -735,8 +726,7 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
     config_history_bytes_ += revision.config().ByteSizeLong();
     config_revisions_.push_back(std::move(revision));
   }
-  for (v1::RememberedRequest& request : *state.mutable_requests())
-    requests_.Add(std::move(request));
+  for (const v1::RememberedRequest& request : state.requests()) requests_.Add(request);
   return absl::OkStatus();
 }
 

@@ -275,9 +275,13 @@ class StateTest : public QObject {
 
   void Requests_AreForgottenByAgeAndNumber() {
     RememberedRequests requests;
-    auto add = [&, next = 0](std::int64_t time) mutable {
+    const auto id = [](int i) {
+      return absl::StrCat("00000000-0000-0000-0000-", 100000000000 + i);
+    };
+    int added = 0;
+    const auto add = [&](std::int64_t time) {
       v1::RememberedRequest request;
-      request.set_request_id(absl::StrCat("00000000-0000-0000-0000-", 100000000000 + next++));
+      request.set_request_id(id(added++));
       request.set_fingerprint(0xffffffff);
       request.mutable_result()->set_revision(1'000'000);
       request.mutable_result()->set_epoch(1'000'000);
@@ -286,17 +290,27 @@ class StateTest : public QObject {
     };
     const std::int64_t begin = 1'800'000'000'000;
     for (std::size_t i = 0; i < RememberedRequests::kMinRequests; ++i) add(begin);
-    const std::string first = requests.all().front().request_id();
+    const std::string first = id(0);
     std::int64_t time = begin;
     while (time < begin + RememberedRequests::kKeptMs) add(time += RememberedRequests::kMaxGapMs);
-    QVERIFY(requests.Find(first) != nullptr);
+    QVERIFY(requests.Find(first).has_value());
     add(time + 1);
-    QVERIFY(requests.Find(first) == nullptr);
-    QCOMPARE(requests.all().size(), RememberedRequests::kMinRequests);
+    QVERIFY(!requests.Find(first).has_value());
+    QCOMPARE(requests.size(), RememberedRequests::kMinRequests);
     for (std::size_t i = 0; i < RememberedRequests::kMaxRequests + 10; ++i) add(begin);
-    QCOMPARE(requests.all().size(), RememberedRequests::kMaxRequests);
-    for (const v1::RememberedRequest& request : requests.all())
-      QCOMPARE(requests.Find(request.request_id()), &request);
+    QCOMPARE(requests.size(), RememberedRequests::kMaxRequests);
+    const int oldest = added - static_cast<int>(RememberedRequests::kMaxRequests);
+    QVERIFY(!requests.Find(id(oldest - 1)).has_value());
+    for (int i = oldest; i < added; ++i) {
+      const auto found = requests.Find(id(i));
+      QVERIFY(found.has_value());
+      QCOMPARE(found->request_id(), id(i));
+    }
+    v1::NodeManagerState state;
+    QVERIFY(state.ParseFromString(std::string(requests.fields())));
+    QCOMPARE(state.requests_size(), static_cast<int>(RememberedRequests::kMaxRequests));
+    for (int i = 0; i < state.requests_size(); ++i)
+      QCOMPARE(state.requests(i).request_id(), id(oldest + i));
   }
 
   // Neither a leader's clock that is set nor another leader's clock makes requests forgotten that
@@ -316,8 +330,8 @@ class StateTest : public QObject {
                                     std::numeric_limits<std::int64_t>::max(),
                                     std::numeric_limits<std::int64_t>::min(), begin})
       add(time);
-    QCOMPARE(requests.all().size(), added);
-    QVERIFY(requests.Find("0") != nullptr);
+    QCOMPARE(requests.size(), added);
+    QVERIFY(requests.Find("0").has_value());
   }
 
   void Requests_AtTheirBoundCostLittle() {
