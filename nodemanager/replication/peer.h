@@ -1,11 +1,11 @@
 // The sending half of a connection to one replica. Private to this folder.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -17,10 +17,14 @@
 namespace onepiece::nodemanager {
 
 /// Opens a stream to `address` when there is something to send, and opens it again when it breaks.
+/// While the stream takes what is sent, the caller's thread writes it: no thread is woken for a
+/// message. The peer's own thread opens streams, waits for what a stream does not take at once, and
+/// ends them.
 ///
 /// Ownership: owns its thread, and a queue of at most kMaxMessages and kMaxBytes.
 /// Threading: thread-safe.
-/// Blocking: Send() never blocks. The destructor joins the thread.
+/// Blocking: Send() encodes and copies into the socket's buffer, and never waits. The destructor
+/// joins the thread.
 class Peer {
  public:
   static constexpr std::size_t kMaxMessages = 4096;
@@ -31,15 +35,28 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// Queues a message. A full queue is emptied first, because a peer that is so far behind needs
-  /// only the newest messages, and consensus sends again what it misses.
+  /// Sends or queues a message. A full queue is emptied first, because a peer that is so far behind
+  /// needs only the newest messages, and consensus sends again what it misses.
   void Send(std::shared_ptr<const EncodedMessage> message);
 
  private:
+  struct Stream;
+  // Who may use stream_.
+  enum class Turn {
+    kNobody,   // There is no stream, or it has not taken the hello yet, or it is broken.
+    kSender,   // It waits for a message: whoever holds mutex_ may write.
+    kWaiting,  // A write is under way, and the thread waits for its end.
+  };
+
   void Run(const std::stop_token& stop);
   // Sends until the stream breaks, and returns the reason.
   absl::Status Speak(const std::stop_token& stop);
-  std::vector<std::shared_ptr<const EncodedMessage>> Take(const std::stop_token& stop);
+  // Serves the stream until it breaks or `stop` is requested.
+  void Serve(Stream& stream, const std::stop_token& stop);
+  // Begins to write what is queued. Goes on as long as the stream takes it at once.
+  void WriteQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Begins one write of at most about kEnvelopeBytes.
+  void BeginWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Logs why the stream broke, unless that was the last reason too.
   void Tell(const absl::Status& why);
 
@@ -51,8 +68,10 @@ class Peer {
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<std::shared_ptr<const EncodedMessage>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<const EncodedMessage>> queue_ ABSL_GUARDED_BY(mutex_);
   std::size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Turn turn_ ABSL_GUARDED_BY(mutex_) = Turn::kNobody;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Null when it is nobody's turn.
 
   std::jthread thread_;
 };

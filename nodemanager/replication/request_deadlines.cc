@@ -26,8 +26,9 @@ void RequestDeadlines::ForgetAnswered() {
 void RequestDeadlines::Add(const std::shared_ptr<LogRequest>& request) {
   const base::MutexLock lock(mutex_);
   ForgetAnswered();
-  // The thread sleeps until the first deadline. Later ones do not concern it yet.
-  if (waiting_.empty()) added_.NotifyOne();
+  // A thread that sleeps until a deadline wakes in time for this one, which is later.
+  if (rests_) added_.NotifyOne();
+  rests_ = false;
   waiting_.emplace_back(BootNow() + limit_, request);
 }
 
@@ -43,12 +44,13 @@ void RequestDeadlines::Run(const std::stop_token& stop) {
       base::MutexLock lock(mutex_);
       ForgetAnswered();
       if (waiting_.empty()) {
+        rests_ = true;
         added_.Wait(lock, stop,
                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !waiting_.empty(); });
-      } else {
-        added_.WaitFor(lock, stop, waiting_.front().first - BootNow() + kSlack,
-                       [] { return false; });
       }
+      // Requests come and are answered meanwhile, and cost no wake-up.
+      const paxos::Time due = waiting_.empty() ? BootNow() : waiting_.front().first;
+      added_.WaitFor(lock, stop, due - BootNow() + kSlack, [] { return false; });
       const paxos::Time now = BootNow();
       for (; !waiting_.empty() && waiting_.front().first <= now; waiting_.pop_front()) {
         if (auto request = waiting_.front().second.lock()) late.push_back(std::move(request));

@@ -44,6 +44,7 @@ class RequestDeadlines {
   base::CondVar added_;
   // All have the same limit, so they are in the order of their deadlines.
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
+  bool rests_ ABSL_GUARDED_BY(mutex_) = false;  // The thread sleeps until it is notified.
   std::jthread thread_;
 };
 

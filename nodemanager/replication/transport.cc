@@ -97,9 +97,9 @@ void Transport::SetGroup(const std::string& cluster_id, GroupId group) {
 }
 
 // A peer's destructor joins its thread. `ended` is destroyed after the lock is released, so nobody
-// else waits for that.
+// else waits for that. A Send() that is under way may be the last to let the peer go.
 void Transport::EndPeers(const std::function<bool(const PeerKey&)>& ends) {
-  std::vector<std::unique_ptr<Peer>> ended;
+  std::vector<std::shared_ptr<Peer>> ended;
   const base::MutexLock lock(mutex_);
   for (auto it = peers_.begin(); it != peers_.end();) {
     if (!ends(it->first)) {
@@ -111,8 +111,8 @@ void Transport::EndPeers(const std::function<bool(const PeerKey&)>& ends) {
   }
 }
 
-Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) {
-  std::unique_ptr<Peer>& peer = peers_[{replica, address}];
+std::shared_ptr<Peer> Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) {
+  std::shared_ptr<Peer>& peer = peers_[{replica, address}];
   if (peer == nullptr) {
     v1::ReplicaHello hello;
     hello.set_cluster_id(self_.cluster_id);
@@ -122,33 +122,40 @@ Peer* Transport::FindPeer(paxos::ReplicaId replica, const std::string& address) 
     hello.set_boot(boot_);
     hello.set_to(replica.value);
     hello.set_group(self_.group.value);
-    peer = std::make_unique<Peer>(address, hello, clock_);
+    peer = std::make_shared<Peer>(address, hello, clock_);
   }
-  return peer.get();
+  return peer;
 }
 
 void Transport::Send(std::vector<paxos::Message> messages) {
-  const base::MutexLock lock(mutex_);
-  if (!started_ || stopped_) return;
-  std::shared_ptr<const EncodedMessage> last;
-  for (paxos::Message& message : messages) {
-    const paxos::ReplicaId to = message.to;
-    // A leader says the same to its followers, one after another.
-    if (last == nullptr || !last->Says(message))
-      last = std::make_shared<const EncodedMessage>(std::move(message));
-    if (to == paxos::ReplicaId{}) {
-      for (const std::string& address : addresses_) FindPeer(to, address)->Send(last);
-    } else if (const std::string* address = AddressOf(to); address != nullptr) {
-      FindPeer(to, *address)->Send(last);
+  if (messages.empty()) return;
+  // Peers write without mutex_, so that nobody who receives waits for that.
+  std::vector<std::pair<std::shared_ptr<Peer>, std::shared_ptr<const EncodedMessage>>> sent;
+  {
+    const base::MutexLock lock(mutex_);
+    if (!started_ || stopped_) return;
+    std::shared_ptr<const EncodedMessage> last;
+    for (paxos::Message& message : messages) {
+      const paxos::ReplicaId to = message.to;
+      // A leader says the same to its followers, one after another.
+      if (last == nullptr || !last->Says(message))
+        last = std::make_shared<const EncodedMessage>(std::move(message));
+      if (to == paxos::ReplicaId{}) {
+        for (const std::string& address : addresses_)
+          sent.emplace_back(FindPeer(to, address), last);
+      } else if (const std::string* address = AddressOf(to); address != nullptr) {
+        sent.emplace_back(FindPeer(to, *address), last);
+      }
     }
   }
+  for (auto& [peer, message] : sent) peer->Send(std::move(message));
 }
 
 void Transport::Stop() {
   {
     const base::MutexLock lock(mutex_);
     stopped_ = true;
-    for (grpc::ServerContext* stream : streams_) stream->TryCancel();
+    for (grpc::CallbackServerContext* stream : streams_) stream->TryCancel();
   }
   EndPeers([](const PeerKey&) { return true; });
 }
@@ -241,68 +248,94 @@ void Transport::ReleaseSpeaker(const v1::ReplicaHello& hello) {
   if (speaker != speakers_.end() && speaker->second.boot == hello.boot()) --speaker->second.streams;
 }
 
-absl::Status Transport::Listen(const v1::ReplicaHello& hello,
-                               grpc::ServerReader<v1::ReplicaEnvelope>& reader) {
+absl::Status Transport::Take(const v1::ReplicaHello& hello, v1::ReplicaEnvelope& envelope) {
   const paxos::ReplicaId from{hello.replica()}, to{hello.to()};
-  v1::ReplicaEnvelope envelope;
-  while (reader.Read(&envelope)) {
-    paxos::ReplicaId self;
-    bool strangers = false;  // One of the two has no group yet. Then nothing but a Join counts.
-    bool invited = false;
-    {
-      const base::MutexLock lock(mutex_);
-      if (stopped_) break;
-      self = self_.replica;
-      // This replica may have joined another group since it let the stream in.
-      ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
-      strangers = hello.group() == 0 || self_.group == GroupId{};
-      invited = self_.group == GroupId{} && hello.group() != 0 && to == self;
-      if (const auto speaker = speakers_.find(from);
-          speaker != speakers_.end() && speaker->second.boot == hello.boot())
-        speaker->second.heard = clock_.Now();
-    }
-    if (invited) hooks_.invited(hello.cluster_id(), GroupId{hello.group()});
-    for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
-      // A newer program sent a kind of message that this one does not know.
-      if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;
-      ONEPIECE_ASSIGN_OR_RETURN(paxos::Message message,
-                                DecodeMessage(std::move(encoded), from, self));
-      if (strangers && !std::holds_alternative<paxos::Join>(message.body)) continue;
-      hooks_.receive(std::move(message));
-    }
+  paxos::ReplicaId self;
+  bool strangers = false;  // One of the two has no group yet. Then nothing but a Join counts.
+  bool invited = false;
+  {
+    const base::MutexLock lock(mutex_);
+    if (stopped_) return absl::CancelledError("this replica ends");
+    self = self_.replica;
+    // This replica may have joined another group since it let the stream in.
+    ONEPIECE_RETURN_IF_ERROR(CheckGroup(hello));
+    strangers = hello.group() == 0 || self_.group == GroupId{};
+    invited = self_.group == GroupId{} && hello.group() != 0 && to == self;
+    if (const auto speaker = speakers_.find(from);
+        speaker != speakers_.end() && speaker->second.boot == hello.boot())
+      speaker->second.heard = clock_.Now();
+  }
+  if (invited) hooks_.invited(hello.cluster_id(), GroupId{hello.group()});
+  for (v1::ReplicaMessage& encoded : *envelope.mutable_messages()) {
+    // A newer program sent a kind of message that this one does not know.
+    if (encoded.body_case() == v1::ReplicaMessage::BODY_NOT_SET) continue;
+    ONEPIECE_ASSIGN_OR_RETURN(paxos::Message message,
+                              DecodeMessage(std::move(encoded), from, self));
+    if (strangers && !std::holds_alternative<paxos::Join>(message.body)) continue;
+    hooks_.receive(std::move(message));
   }
   return absl::OkStatus();
 }
 
-grpc::Status Transport::Exchange(grpc::ServerContext* context,
-                                 grpc::ServerReader<v1::ReplicaEnvelope>* reader,
-                                 google::protobuf::Empty*) {
-  v1::ReplicaEnvelope first;
-  {
-    const base::MutexLock lock(mutex_);
-    streams_.insert(context);
-    // Stop() cancels only the streams that it finds. This one may have come too late for that.
-    if (stopped_) context->TryCancel();
-  }
-  absl::Status status;
-  if (reader->Read(&first)) {
-    const v1::ReplicaHello& hello = first.hello();
-    status = RegisterSpeaker(hello);
-    if (status.ok()) {
-      // The hello may name a new address. The connection to the old one is of no use any more.
-      EndOutdatedPeers();
-      status = Listen(hello, *reader);
-      ReleaseSpeaker(hello);
-    } else if (status.code() == absl::StatusCode::kFailedPrecondition) {
-      spdlog::debug("op=refuse_peer name={} address={} error=\"{}\"", hello.name(), hello.address(),
-                    base::Message(status));
+// One incoming stream. gRPC calls it on one thread at a time, and it deletes itself.
+class Transport::Incoming final : public grpc::ServerReadReactor<v1::ReplicaEnvelope> {
+ public:
+  Incoming(Transport& transport, grpc::CallbackServerContext& context)
+      : transport_(transport), context_(context) {
+    {
+      const base::MutexLock lock(transport_.mutex_);
+      transport_.streams_.insert(&context_);
+      // Stop() cancels only the streams that it finds. This one may have come too late for that.
+      if (transport_.stopped_) context_.TryCancel();
     }
+    StartRead(&envelope_);
   }
-  const base::MutexLock lock(mutex_);
-  // gRPC destroys the context after the return, and Stop() cancels under the same lock. So Stop()
-  // never touches a context that is gone.
-  streams_.erase(context);
-  return rpc::ToGrpc(status);
+
+  void OnReadDone(bool ok) override {
+    const absl::Status status = ok ? TakeEnvelope() : absl::OkStatus();
+    if (ok && status.ok()) {
+      envelope_.Clear();
+      return StartRead(&envelope_);
+    }
+    if (registered_) transport_.ReleaseSpeaker(hello_);
+    Finish(rpc::ToGrpc(status));
+  }
+  void OnDone() override {
+    {
+      const base::MutexLock lock(transport_.mutex_);
+      // gRPC destroys the context after this call, and Stop() cancels under the same lock. So
+      // Stop() never touches a context that is gone.
+      transport_.streams_.erase(&context_);
+    }
+    delete this;
+  }
+
+ private:
+  absl::Status TakeEnvelope() {
+    if (registered_) return transport_.Take(hello_, envelope_);
+    hello_ = envelope_.hello();
+    const absl::Status status = transport_.RegisterSpeaker(hello_);
+    registered_ = status.ok();
+    if (registered_) {
+      // The hello may name a new address. The connection to the old one is of no use any more.
+      transport_.EndOutdatedPeers();
+    } else if (status.code() == absl::StatusCode::kFailedPrecondition) {
+      spdlog::debug("op=refuse_peer name={} address={} error=\"{}\"", hello_.name(),
+                    hello_.address(), base::Message(status));
+    }
+    return status;
+  }
+
+  Transport& transport_;
+  grpc::CallbackServerContext& context_;
+  v1::ReplicaEnvelope envelope_;
+  v1::ReplicaHello hello_;
+  bool registered_ = false;
+};
+
+grpc::ServerReadReactor<v1::ReplicaEnvelope>* Transport::Exchange(
+    grpc::CallbackServerContext* context, google::protobuf::Empty*) {
+  return new Incoming(*this, *context);
 }
 
 }  // namespace onepiece::nodemanager

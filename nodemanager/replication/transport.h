@@ -23,12 +23,13 @@ class Peer;
 /// Delivers messages as well as it can, like the network. It drops what does not fit into a peer's
 /// bounded queue or meets a broken connection, and consensus sends again.
 ///
-/// Ownership: owns a sending thread for each peer. Borrows the clock, which must outlive it.
-/// Threading: thread-safe. The hooks are called concurrently, on the server's threads and on the
-/// sending threads. They must not call the transport.
-/// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of Exchange() block. They join
-/// the threads of peers that go.
-class Transport : public v1::ReplicaService::Service {
+/// Ownership: owns a thread for each peer. Borrows the clock, which must outlive it. It must outlive
+/// its incoming streams: destroy it after the server has shut down.
+/// Threading: thread-safe. The hooks are called concurrently, on gRPC's threads. They must not block
+/// and must not call the transport. A stream costs no thread.
+/// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of an incoming stream block. They
+/// join the threads of peers that go.
+class Transport : public v1::ReplicaService::CallbackService {
  public:
   struct Self {
     std::string cluster_id, name, address;
@@ -60,11 +61,11 @@ class Transport : public v1::ReplicaService::Service {
   /// Ends all streams, in both directions. Idempotent.
   void Stop();
 
-  grpc::Status Exchange(grpc::ServerContext* context,
-                        grpc::ServerReader<v1::ReplicaEnvelope>* reader,
-                        google::protobuf::Empty* response) override;
+  grpc::ServerReadReactor<v1::ReplicaEnvelope>* Exchange(
+      grpc::CallbackServerContext* context, google::protobuf::Empty* response) override;
 
  private:
+  class Incoming;
   // A replica that has opened streams to this one.
   struct Speaker {
     std::uint64_t boot = 0;  // Tells its processes apart.
@@ -79,12 +80,12 @@ class Transport : public v1::ReplicaService::Service {
   // Forgets the replica without a seat that has been silent for longest.
   void ForgetStranger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReleaseSpeaker(const v1::ReplicaHello& hello);
-  absl::Status Listen(const v1::ReplicaHello& hello,
-                      grpc::ServerReader<v1::ReplicaEnvelope>& reader);
+  // Takes an envelope of the stream that began with `hello`. An error ends the stream.
+  absl::Status Take(const v1::ReplicaHello& hello, v1::ReplicaEnvelope& envelope);
   [[nodiscard]] const std::string* AddressOf(paxos::ReplicaId replica) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndOutdatedPeers();
-  Peer* FindPeer(paxos::ReplicaId replica, const std::string& address)
+  std::shared_ptr<Peer> FindPeer(paxos::ReplicaId replica, const std::string& address)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls `ends` under mutex_.
   void EndPeers(const std::function<bool(const PeerKey&)>& ends);
@@ -102,8 +103,9 @@ class Transport : public v1::ReplicaService::Service {
   // no seat. At most kMaxSpeakers, as speakers_.
   std::map<paxos::ReplicaId, std::string> found_ ABSL_GUARDED_BY(mutex_);
   std::map<paxos::ReplicaId, Speaker> speakers_ ABSL_GUARDED_BY(mutex_);
-  std::map<PeerKey, std::unique_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
-  std::set<grpc::ServerContext*> streams_ ABSL_GUARDED_BY(mutex_);
+  // Shared with Send(), which writes while it does not hold mutex_.
+  std::map<PeerKey, std::shared_ptr<Peer>> peers_ ABSL_GUARDED_BY(mutex_);
+  std::set<grpc::CallbackServerContext*> streams_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::nodemanager

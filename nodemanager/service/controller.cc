@@ -85,7 +85,13 @@ void Controller::Stop() {
 // Watchers wake too: the streams of a replica that no longer leads must end.
 void Controller::OnRole() {
   ++roles_;
+  WakeWorker();
   Notify();
+}
+
+void Controller::WakeWorker() {
+  { const base::MutexLock lock(wait_mutex_); }
+  due_.NotifyAll();
 }
 
 void Controller::Work(const std::stop_token& stop) {
@@ -99,7 +105,7 @@ void Controller::Work(const std::stop_token& stop) {
     while (!stop.stop_requested() && !is_over()) {
       {
         base::MutexLock lock(wait_mutex_);
-        clock_.WaitUntil(changed_, lock, stop, due, [&] {
+        clock_.WaitUntil(due_, lock, stop, due, [&] {
           return roles_.load() != roles || (newcomers_wait_ && newcomers_ == 0);
         });
       }
@@ -376,6 +382,7 @@ absl::StatusOr<v1::CommandResult> Controller::ProposeNewcomer(v1::Command comman
   if (result.ok()) newcomers_wait_ = true;
   const bool last = --newcomers_ == 0;
   if (last && !works_ && newcomers_wait_.exchange(false)) Reassign();
+  if (last) WakeWorker();
   Notify();
   return result;
 }

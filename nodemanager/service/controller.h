@@ -218,6 +218,7 @@ class Controller {
   void Reassign();
   bool ProposeAssignments() ABSL_EXCLUSIVE_LOCKS_REQUIRED(assign_mutex_);
   void Work(const std::stop_token& stop);
+  void WakeWorker();
   base::Duration DoDuties();  // Returns the time until they are due again.
 
   Log& log_;
@@ -258,6 +259,7 @@ class Controller {
   // between a waiter's look and its sleep.
   mutable base::Mutex wait_mutex_ ABSL_ACQUIRED_AFTER(take_over_mutex_);
   mutable base::CondVar changed_;
+  base::CondVar due_;  // For the worker, whom most changes do not concern.
   std::function<void()> listener_ ABSL_GUARDED_BY(wait_mutex_);
   std::atomic<std::uint64_t> version_{1};
   std::atomic<std::uint64_t> roles_{0};  // Calls of OnRole().
