@@ -117,7 +117,47 @@ void Replica::Impl::TryChoose(Time now, Outputs& out) {
     lead.open_bytes -= acceptor.log().At(slot).entry.bytes();
   }
   acceptor.Choose(chosen, out);
+  AnswerReads(out);
   AfterChosen(now, out);
+}
+
+// The lease and the no-op count from this message on. What proved this leadership before it came
+// says nothing about what another leader has chosen since (docs/consensus.md, "Reads at
+// followers").
+void Replica::Impl::On(Time now, ReplicaId from, const ReadIndexRequest& m, Outputs& out) {
+  if (from == id()) return;
+  const bool covered = IsReady() && (LeaseCovers(now) || Is(Mutant::kReadIndexUnconfirmed));
+  if (covered) {
+    out.early.push_back({id(), from, ReadIndex{m.request, true, acceptor.chosen()}});
+    return;
+  }
+  absl::StatusOr<Slot> slot = NotLeader();
+  if (lead.reads.size() < kMaxFollowerReads) slot = Propose(now, LogEntry{}, out);
+  if (slot.ok()) {
+    lead.reads.push_back({from, m.request, *slot});
+  } else {
+    out.early.push_back({id(), from, ReadIndex{m.request, false, {}}});
+  }
+}
+
+void Replica::Impl::On(Time /*now*/, ReplicaId from, const ReadIndex& m, Outputs& out) {
+  if (from != id()) out.read_indexes.push_back(m);
+}
+
+void Replica::Impl::AnswerReads(Outputs& out) {
+  for (; !lead.reads.empty() && lead.reads.front().slot <= acceptor.chosen();
+       lead.reads.pop_front()) {
+    const FollowerRead& read = lead.reads.front();
+    out.early.push_back({id(), read.from, ReadIndex{read.request, true, read.slot}});
+  }
+}
+
+// Their no-ops may still be chosen, but by another leader, whose entries before them they would
+// not count.
+void Replica::Impl::RefuseReads(Outputs& out) {
+  for (const FollowerRead& read : lead.reads)
+    out.early.push_back({id(), read.from, ReadIndex{read.request, false, {}}});
+  lead.reads.clear();
 }
 
 // Goes on with a change of members: proposes a change that waited for all slots before it, or acts

@@ -101,10 +101,25 @@ struct TakeOver {
   Ballot released;
 };
 
+/// Asks the leader up to which slot a reader must have applied the log. `request` is the sender's
+/// own number.
+struct ReadIndexRequest {
+  std::uint64_t request = 0;
+};
+
+/// When granted: after the request came, no other leader had chosen anything after `index` that a
+/// client had an answer to, and `index` is chosen. The sender refuses when it does not lead, and
+/// when it ceases to lead before it knows.
+struct ReadIndex {
+  std::uint64_t request = 0;  ///< The ReadIndexRequest's.
+  bool granted = false;
+  Slot index;
+};
+
 struct Message {
   ReplicaId from, to;
   std::variant<PreVote, PreVoteReply, Prepare, Promise, Accept, Accepted, InstallSnapshot, Join,
-               TakeOver>
+               TakeOver, ReadIndexRequest, ReadIndex>
       body;
 };
 

@@ -27,6 +27,7 @@ enum class Mutant : std::uint8_t {
   kSnapshotKeepsLog,        ///< An installed snapshot leaves the slots below it as they were.
   kSnapshotForgetsMembers,  ///< An installed snapshot does not change the members.
   kHandOutOfOrder,          ///< Two chosen entries change places.
+  kReadIndexUnconfirmed,    ///< A leader without a lease names its read index at once.
   kCount,
 };
 

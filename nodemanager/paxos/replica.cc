@@ -68,6 +68,8 @@ struct SanityOf {
     return !m.name.empty() && m.name.size() <= 256 && m.address.size() <= 256;
   }
   bool operator()(const TakeOver& m) const { return IsSane(m.released, from); }
+  bool operator()(const ReadIndexRequest& /*m*/) const { return true; }
+  bool operator()(const ReadIndex& m) const { return m.index < kSlotLimit; }
 };
 
 }  // namespace
@@ -96,6 +98,7 @@ void Replica::Impl::Send(ReplicaId to, decltype(Message::body) body, Outputs& ou
 void Replica::Impl::Become(Role next, Time now, Outputs& out) {
   if (role == Role::kLeader) {
     out.lost_leadership = true;
+    RefuseReads(out);
     lead = {};
     if (leader == id()) leader = {};
   }
@@ -270,6 +273,12 @@ void Replica::TakeSnapshot(Slot index, std::shared_ptr<const std::string> state,
 }
 
 bool Replica::LeaseCovers(Time now) const { return impl_->LeaseCovers(now); }
+bool Replica::AskReadIndex(std::uint64_t request, Outputs& out) {
+  const ReplicaId leader = impl_->leader;
+  if (impl_->IsLeader() || leader == ReplicaId{} || leader == id()) return false;
+  out.early.push_back({id(), leader, ReadIndexRequest{request}});
+  return true;
+}
 ReplicaId Replica::id() const { return impl_->id(); }
 Role Replica::role() const { return impl_->role; }
 bool Replica::IsReady() const { return impl_->IsReady(); }

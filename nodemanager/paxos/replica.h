@@ -64,6 +64,8 @@ struct Outputs {
   Writes writes;
   std::shared_ptr<const Snapshot> restore;
   std::vector<ChosenEntry> chosen;
+  /// Answers to AskReadIndex().
+  std::vector<ReadIndex> read_indexes;
   /// True when this replica stopped leading. What it proposed and has not handed out in `chosen`
   /// may still be chosen, or not.
   bool lost_leadership = false;
@@ -151,6 +153,11 @@ class Replica {
   /// out. A reader first looks at the state and then asks; a true answer makes what it saw
   /// linearisable. After a false answer the read must wait for a no-op of its own (Propose).
   [[nodiscard]] bool LeaseCovers(Time now) const;
+  /// Asks the leader for the slot up to which this replica must have handed out the log before a
+  /// read that began earlier than this call. The answer comes in Outputs::read_indexes, or is lost:
+  /// then ask again, under the same number. `request` must be a number that no process of this
+  /// replica has used for another read. Returns false when this replica leads, or knows no leader.
+  bool AskReadIndex(std::uint64_t request, Outputs& out);
 
   [[nodiscard]] ReplicaId id() const;
   [[nodiscard]] Role role() const;

@@ -79,6 +79,15 @@ struct Candidacy {
   std::vector<AcceptedEntry> found;
 };
 
+/// A follower's read that waits for a no-op of the leader's own to be chosen.
+struct FollowerRead {
+  ReplicaId from;
+  std::uint64_t request = 0;
+  Slot slot;  ///< That of the no-op.
+};
+/// How many of them may wait. More are refused.
+inline constexpr std::size_t kMaxFollowerReads = 64;
+
 /// A leader's state.
 struct Leadership {
   Ballot ballot;
@@ -96,6 +105,7 @@ struct Leadership {
   std::optional<Members> change;
   /// Index in Outputs::late of its last answer to itself, if that is still there.
   std::size_t own_open = 0;
+  std::deque<FollowerRead> reads;  ///< In the order of their slots.
 };
 
 /// The replica behind the interface. Its members are public because only Replica can name the
@@ -142,6 +152,11 @@ class Replica::Impl {
   absl::StatusOr<Slot> Propose(Time now, LogEntry entry, Outputs& out);
   Slot Append(Time now, LogEntry entry, Outputs& out);
   void TryChoose(Time now, Outputs& out);
+  void On(Time now, ReplicaId from, const ReadIndexRequest& m, Outputs& out);
+  void On(Time now, ReplicaId from, const ReadIndex& m, Outputs& out);
+  void AnswerReads(Outputs& out);
+  /// A leader that ends answers the reads that still wait.
+  void RefuseReads(Outputs& out);
   void AfterChosen(Time now, Outputs& out);
   /// Appends the change of members that waits in `lead.change`.
   void AppendChange(Time now, Outputs& out);

@@ -238,6 +238,29 @@ absl::Status Decode(v1::TakeOver& from, paxos::TakeOver& to) {
   return absl::OkStatus();
 }
 
+void Encode(const paxos::ReadIndexRequest& from, v1::ReplicaMessage& out) {
+  out.mutable_read_index_request()->set_request(from.request);
+}
+
+absl::Status Decode(v1::ReadIndexRequest& from, paxos::ReadIndexRequest& to) {
+  to.request = from.request();
+  return absl::OkStatus();
+}
+
+void Encode(const paxos::ReadIndex& from, v1::ReplicaMessage& out) {
+  v1::ReadIndex& to = *out.mutable_read_index();
+  to.set_request(from.request);
+  to.set_granted(from.granted);
+  to.set_index(from.index.value);
+}
+
+absl::Status Decode(v1::ReadIndex& from, paxos::ReadIndex& to) {
+  to.request = from.request();
+  to.granted = from.granted();
+  ONEPIECE_ASSIGN_OR_RETURN(to.index, DecodeSlot(from.index(), "read_index.index"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 v1::ReplicaMessage EncodeMessage(const paxos::Message& message) {
@@ -273,8 +296,10 @@ absl::StatusOr<paxos::Message> DecodeMessage(v1::ReplicaMessage&& message, paxos
       return decode(message.mutable_join(), paxos::Join());
     case v1::ReplicaMessage::kTakeOver:
       return decode(message.mutable_take_over(), paxos::TakeOver());
-    case v1::ReplicaMessage::kReadIndexRequest:  // This program sends none.
+    case v1::ReplicaMessage::kReadIndexRequest:
+      return decode(message.mutable_read_index_request(), paxos::ReadIndexRequest());
     case v1::ReplicaMessage::kReadIndex:
+      return decode(message.mutable_read_index(), paxos::ReadIndex());
     case v1::ReplicaMessage::BODY_NOT_SET:
       break;
   }

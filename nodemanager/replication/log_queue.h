@@ -31,6 +31,9 @@ struct LogRequest {
   std::shared_ptr<const std::string> payload;  ///< The command's bytes, or null.
   std::optional<v1::Command> command;          ///< What `payload` says.
   bool appends = false;                        ///< It waits while the log has no room.
+  /// It asks for the leader's read index, and is answered when that is in `index`.
+  bool asks_index = false;
+  paxos::Slot index;
   /// Called once, on any thread. It must not block.
   std::function<void(absl::StatusOr<v1::CommandResult>)> answer;
 

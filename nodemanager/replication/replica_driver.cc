@@ -34,6 +34,8 @@ constexpr std::uint64_t kMaxSnapshotDelay = 16;
 constexpr std::size_t kMaxUnwritten = 4096;
 // At most this many requests wait for room in the log.
 constexpr std::size_t kMaxDeferred = 4096;
+// At most this many requests wait for the leader's read index. Each holds a thread of the server.
+constexpr std::size_t kMaxIndexes = 1024;
 
 }  // namespace
 
@@ -49,6 +51,9 @@ ReplicaDriver::ReplicaDriver(ReplicatedLogOptions options, LogQueue& queue, base
       hashes_(options_.paxos.version),
       applier_(options_.paxos.version, [this] { queue_.Wake(); },
                {.hashes = &hashes_, .applied = options_.observers.apply}),
+      // Random, so that a late answer to an earlier process is not taken for that of a read of this
+      // one.
+      next_index_(base::RandomU64()),
       writer_([this] { queue_.Wake(); }, options_.observers.sync) {}
 
 absl::Status ReplicaDriver::Open() {
@@ -280,6 +285,7 @@ void ReplicaDriver::Run(const std::stop_token& stop) {
       OutcomeUnknown(fenced_ ? "the state is corrupt" : "this NodeManager ends");
   FailWaiting(end);
   FailBegun(end);
+  FailReads(NotLeader());
   FailSnapshots(end);
   AnswerRefused();
   for (const auto& request : queue_.Take().requests) request->Finish(NotLeader());
@@ -339,11 +345,13 @@ void ReplicaDriver::StepReplica(LogInputs& inputs) {
   if (const paxos::ReplicaId leader = replica_->leader(); leader != leader_) {
     leader_ = leader;
     if (leader != paxos::ReplicaId{}) ++leader_changes_;
+    AskIndexesAgain();
   }
 }
 
 void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) {
   if (request->finished()) return;
+  if (request->asks_index) return AskIndex(std::move(request));
   if (request->begin == nullptr) return BeginSnapshot(std::move(request));
   // Once a request found no room, the log counts as full for those after it. So appends keep their
   // order.
@@ -364,6 +372,46 @@ void ReplicaDriver::Begin(std::shared_ptr<LogRequest> request, paxos::Time now) 
     begun_.push_back(std::move(request));
   } else {
     waiting_.emplace(*slot, std::move(request));
+  }
+}
+
+void ReplicaDriver::AskIndex(std::shared_ptr<LogRequest> request) {
+  if (indexes_.size() >= kMaxIndexes)
+    std::erase_if(indexes_, [](const auto& entry) { return entry.second->finished(); });
+  const std::uint64_t number = next_index_++;
+  if (indexes_.size() >= kMaxIndexes) {
+    refused_.emplace_back(std::move(request), LogBusy());
+  } else if (!replica_->AskReadIndex(number, out_)) {
+    refused_.emplace_back(std::move(request), NotLeader(View()));
+  } else {
+    indexes_.emplace(number, std::move(request));
+  }
+}
+
+// The leader that was asked may never answer. Whoever leads now answers as well, because the read
+// is older than this question. While nobody leads, the reads wait for the next leader.
+void ReplicaDriver::AskIndexesAgain() {
+  std::erase_if(indexes_, [](const auto& entry) { return entry.second->finished(); });
+  if (replica_->role() == paxos::Role::kLeader) {
+    // Whoever asks again finds the leader here.
+    for (auto& [number, request] : std::exchange(indexes_, {}))
+      refused_.emplace_back(std::move(request), NotLeader(View()));
+  }
+  for (const auto& [number, request] : indexes_) (void)replica_->AskReadIndex(number, out_);
+}
+
+void ReplicaDriver::AnswerIndexes() {
+  for (const paxos::ReadIndex& answer : std::exchange(out_.read_indexes, {})) {
+    const auto asked = indexes_.find(answer.request);
+    if (asked == indexes_.end()) continue;
+    const std::shared_ptr<LogRequest> request = std::move(asked->second);
+    indexes_.erase(asked);
+    if (!answer.granted) {
+      request->Finish(NotLeader());
+      continue;
+    }
+    request->index = answer.index;
+    request->Finish(v1::CommandResult());
   }
 }
 
@@ -465,6 +513,7 @@ void ReplicaDriver::CarryOut() {
   StampHashes(out_.early);
   transport_.Send(std::exchange(out_.early, {}));
   FeedApplier();
+  AnswerIndexes();
   // FeedApplier() comes first. It takes the requests whose commands this step still chose, so only
   // the rest has an unknown outcome.
   if (std::exchange(out_.lost_leadership, false))
@@ -618,6 +667,7 @@ void ReplicaDriver::FailDisk(const absl::Status& why) {
   to_self_.clear();
   FailWaiting(OutcomeUnknown("the disk failed"));
   FailBegun(OutcomeUnknown("the disk failed"));
+  FailReads(NotLeader());
   FailSnapshots(OutcomeUnknown("the disk failed"));
   AnswerRefused();
   PublishRole();
@@ -670,6 +720,10 @@ void ReplicaDriver::FailWaiting(const absl::Status& why) {
 void ReplicaDriver::FailBegun(const absl::Status& why) {
   for (const auto& request : std::exchange(begun_, {})) request->Finish(why);
   for (const auto& request : std::exchange(write_.begun, {})) request->Finish(why);
+}
+
+void ReplicaDriver::FailReads(const absl::Status& why) {
+  for (const auto& [number, request] : std::exchange(indexes_, {})) request->Finish(why);
 }
 
 void ReplicaDriver::FailSnapshots(const absl::Status& why) {

@@ -139,6 +139,9 @@ class ReplicaDriver {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void Begin(std::shared_ptr<LogRequest> request, paxos::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void AskIndex(std::shared_ptr<LogRequest> request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void AskIndexesAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
+  void AnswerIndexes();
   void BeginSnapshot(std::shared_ptr<LogRequest> request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(replica_mutex_);
   void CarryOut();
@@ -156,6 +159,7 @@ class ReplicaDriver {
   void FailDisk(const absl::Status& why);
   void FailWaiting(const absl::Status& why);
   void FailBegun(const absl::Status& why);
+  void FailReads(const absl::Status& why);
   void FailSnapshots(const absl::Status& why);
   void AnswerRefused();
   void UpdatePeers();
@@ -215,6 +219,9 @@ class ReplicaDriver {
   std::vector<std::shared_ptr<LogRequest>> begun_;     // To answer when out_ is durable.
   // Requests to answer when no lock is held, because an answer may ask the log.
   std::vector<std::pair<std::shared_ptr<LogRequest>, absl::Status>> refused_;
+  // Requests for the leader's read index, by their numbers.
+  std::map<std::uint64_t, std::shared_ptr<LogRequest>> indexes_;
+  std::uint64_t next_index_;
   // Requests for a snapshot that holds this slot.
   std::vector<std::pair<paxos::Slot, std::shared_ptr<LogRequest>>> snapshots_;
   bool state_asked_ = false;  // The Applier makes a state.

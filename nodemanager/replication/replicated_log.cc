@@ -171,6 +171,24 @@ absl::Status ReplicatedLog::Confirm(LeaderTerm term) {
   return leads;
 }
 
+absl::Status ReplicatedLog::CatchUpWithLeader() {
+  const base::Duration limit = driver_.options().propose_timeout;
+  const paxos::Time deadline = BootNow() + limit;
+  const auto request = std::make_shared<LogRequest>();
+  request->asks_index = true;
+  const absl::Status asked = Ask(request, limit).status();
+  // Nothing was proposed, so no outcome is unknown. Another replica may answer.
+  if (absl::IsDeadlineExceeded(asked)) {
+    absl::Status status;
+    driver_.See([&](const ReplicaView& view) { status = driver_.NotLeader(view); });
+    return status;
+  }
+  ONEPIECE_RETURN_IF_ERROR(asked);
+  if (driver_.AwaitApplied(request->index, deadline - BootNow())) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
+                         "the state is behind the log: try again later");
+}
+
 absl::StatusOr<paxos::Members> ReplicatedLog::ChangeMembers(decltype(LogRequest::begin) change) {
   auto request = std::make_shared<LogRequest>();
   request->begin = std::move(change);

@@ -79,6 +79,7 @@ class ReplicatedLog final : public Log {
   [[nodiscard]] absl::StatusOr<LeaderTerm> Term() const override;
   absl::Status CatchUp() const override;
   absl::Status Confirm(LeaderTerm term) override;
+  absl::Status CatchUpWithLeader() override;
 
   /// Changes the seats as paxos::Replica does. Returns the seats after the change is chosen.
   absl::StatusOr<paxos::Members> AddSeat(const paxos::Seat& seat);

@@ -114,19 +114,17 @@ grpc::Status AnswerWith(absl::StatusOr<Response> result, Response* response) {
 absl::StatusOr<v1::ConfigRevision> ConfigService::Find(std::uint64_t revision) {
   std::optional<Neighbours> found;
   std::optional<v1::ClusterConfig> unset;
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    found.reset();
-    unset.reset();
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadAtAnyReplica([&](const StateMachine& state) {
     if (revision == 0 && state.config_revision() == 0) {
       unset = state.Config();
-      return true;
+      return;
     }
     const History& history = state.config_revisions();
     const auto place = FindRevision(history, revision == 0 ? state.config_revision() : revision);
     if (place != history.end()) found = NeighboursOf(state, place);
-    return true;
   }));
   if (unset) {
+    ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
     // Below feature level 4 the leader's files decide, and the leader knows what they say.
     v1::ConfigRevision files;
     *files.mutable_config() = *std::move(unset);
@@ -151,19 +149,17 @@ absl::StatusOr<v1::ListConfigRevisionsResponse> ConfigService::List(
   std::vector<Neighbours> page;
   bool more = false;
   absl::Status bad;
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    page.clear();
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadAtAnyReplica([&](const StateMachine& state) {
     const History& history = state.config_revisions();
     const absl::StatusOr<std::uint64_t> first = FirstOf(request, state.config_revision());
     bad = first.status();
-    if (!first.ok()) return false;
+    if (!first.ok()) return;
     std::uint64_t next = std::min(*first, state.config_revision());
     for (auto place = FindRevision(history, next);
          place != history.end() && static_cast<int>(page.size()) < size;
          place = FindRevision(history, --next))
       page.push_back(NeighboursOf(state, place));
     more = FindRevision(history, next) != history.end();
-    return true;
   }));
   ONEPIECE_RETURN_IF_ERROR(bad);
   v1::ListConfigRevisionsResponse response;

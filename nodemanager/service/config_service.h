@@ -16,7 +16,9 @@ namespace onepiece::nodemanager {
 /// Threading: thread-safe.
 /// Blocking: changes wait for the log.
 /// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
-/// refuses every call with UNAVAILABLE (NOT_LEADER).
+/// answers GetConfig() and ListConfigRevisions() after it has caught up with the leader, and
+/// refuses every other call with UNAVAILABLE (NOT_LEADER), as it does all while there is no
+/// revision.
 class ConfigService final : public v1::ConfigService::Service {
  public:
   /// A list names at most so many changes of each revision. The answer to ApplyConfig names more.

@@ -314,6 +314,25 @@ absl::Status Controller::ReadNewest(const std::function<bool(const StateMachine&
   return used ? log_.Confirm(term) : absl::OkStatus();
 }
 
+absl::Status Controller::ReadAtAnyReplica(const std::function<void(const StateMachine&)>& read) {
+  if (log_.Term().ok()) {
+    return ReadNewest([&](const StateMachine& state) {
+      read(state);
+      return true;
+    });
+  }
+  ONEPIECE_RETURN_IF_ERROR(log_.CatchUpWithLeader());
+  bool begun = false;
+  Read([&](const StateMachine& state) {
+    // Its first leader has not given the cluster what it begins with.
+    begun = !state.cluster_id().empty();
+    if (begun) read(state);
+  });
+  if (begun) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                         "this cluster is just beginning: ask again");
+}
+
 absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
   command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
   const base::MonotonicTime begun = clock_.Now();

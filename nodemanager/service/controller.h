@@ -56,7 +56,7 @@ struct ControllerOptions {
   std::function<void(base::Duration)> on_commit;
 };
 
-/// Decides for the cluster while this replica leads. The other replicas refuse what they are asked.
+/// Decides for the cluster while this replica leads. The other replicas only answer reads.
 ///
 /// Ownership: borrows the log and the clock, which must outlive it. Owns the thread of its duties.
 /// Threading: thread-safe, except Start() and Stop(), which belong to one thread.
@@ -151,6 +151,10 @@ class Controller {
   /// the state is the newest.
   /// Errors: those of Term() and Log::Confirm().
   absl::Status ReadNewest(const std::function<bool(const StateMachine&)>& read);
+  /// Like ReadNewest(), and a replica that follows answers too, after it has caught up with the
+  /// leader. Only for what is in the state: a follower knows no reports of nodes.
+  /// Errors: those of Log::CatchUpWithLeader() too.
+  absl::Status ReadAtAnyReplica(const std::function<void(const StateMachine&)>& read);
   /// Adds to a node of `state` what its last report said, and its activity.
   void AddTelemetry(const StateMachine& state, v1::Node& node) const;
   /// Takes a registration as a sign of life, whatever becomes of it. A node that has not heard the

@@ -211,10 +211,9 @@ grpc::Status ElasticityService::ProposePlan(grpc::ServerContext*,
 
 absl::StatusOr<v1::Plan> ElasticityService::FindPlan(const std::string& plan_id) {
   absl::StatusOr<v1::Plan> found = PlanUnknown(plan_id);
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadAtAnyReplica([&](const StateMachine& state) {
     if (const v1::Plan* plan = nodemanager::FindPlan(state.plans(), plan_id); plan != nullptr)
       found = *plan;
-    return true;
   }));
   return found;
 }
@@ -287,10 +286,8 @@ grpc::Status ElasticityService::GetPlan(grpc::ServerContext*, const v1::GetPlanR
 grpc::Status ElasticityService::ListPlans(grpc::ServerContext*, const v1::ListPlansRequest* request,
                                           v1::ListPlansResponse* response) {
   absl::StatusOr<v1::ListPlansResponse> page;
-  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
-    page = MakePlanPage(state, *request);
-    return true;
-  });
+  const absl::Status status = controller_.ReadAtAnyReplica(
+      [&](const StateMachine& state) { page = MakePlanPage(state, *request); });
   if (!status.ok()) return rpc::ToGrpc(status);
   return Answer(std::move(page), response);
 }
@@ -408,10 +405,8 @@ grpc::Status ElasticityService::SetPoolLimits(grpc::ServerContext*,
 grpc::Status ElasticityService::ListAudit(grpc::ServerContext*, const v1::ListAuditRequest* request,
                                           v1::ListAuditResponse* response) {
   absl::StatusOr<v1::ListAuditResponse> page;
-  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
-    page = MakeAuditPage(state, *request);
-    return true;
-  });
+  const absl::Status status = controller_.ReadAtAnyReplica(
+      [&](const StateMachine& state) { page = MakeAuditPage(state, *request); });
   if (!status.ok()) return rpc::ToGrpc(status);
   return Answer(std::move(page), response);
 }

@@ -15,7 +15,8 @@ namespace onepiece::nodemanager {
 /// Threading: thread-safe.
 /// Blocking: changes wait for the log.
 /// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
-/// refuses every call with UNAVAILABLE (NOT_LEADER).
+/// answers GetPlan(), ListPlans() and ListAudit() after it has caught up with the leader, and
+/// refuses every other call with UNAVAILABLE (NOT_LEADER).
 class ElasticityService final : public v1::ElasticityService::Service {
  public:
   /// `read_only` means what it means in NodeConfig.

@@ -236,9 +236,8 @@ Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* 
 grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,
                                              const v1::ListProxiesRequest* request,
                                              v1::ListProxiesResponse* response) {
-  return rpc::ToGrpc(controller_.ReadNewest([&](const StateMachine& state) {
+  return rpc::ToGrpc(controller_.ReadAtAnyReplica([&](const StateMachine& state) {
     *response = MakeProxyList(state, request->workflow_set());
-    return true;
   }));
 }
 
@@ -257,10 +256,8 @@ grpc::Status NodeManagerService::GetCluster(grpc::ServerContext*, const v1::GetC
 
 absl::StatusOr<v1::Workflow> NodeManagerService::FindNewestWorkflow(const std::string& app_id) {
   absl::StatusOr<v1::Workflow> found;
-  ONEPIECE_RETURN_IF_ERROR(controller_.ReadNewest([&](const StateMachine& state) {
-    found = FindWorkflow(state, app_id);
-    return true;
-  }));
+  ONEPIECE_RETURN_IF_ERROR(controller_.ReadAtAnyReplica(
+      [&](const StateMachine& state) { found = FindWorkflow(state, app_id); }));
   return found;
 }
 
@@ -316,10 +313,8 @@ grpc::Status NodeManagerService::ListWorkflows(grpc::ServerContext*,
                                                const v1::ListWorkflowsRequest* request,
                                                v1::ListWorkflowsResponse* response) {
   absl::StatusOr<v1::ListWorkflowsResponse> page;
-  const absl::Status status = controller_.ReadNewest([&](const StateMachine& state) {
-    page = MakeWorkflowPage(state, *request);
-    return true;
-  });
+  const absl::Status status = controller_.ReadAtAnyReplica(
+      [&](const StateMachine& state) { page = MakeWorkflowPage(state, *request); });
   if (!status.ok()) return rpc::ToGrpc(status);
   if (!page.ok()) return rpc::ToGrpc(page.status());
   *response = *std::move(page);

@@ -48,7 +48,8 @@ using WithCallbackProposals = v1::NodeManagerService::WithCallbackMethod_ReportN
 /// Ownership: borrows the controller, which must outlive it.
 /// Threading: thread-safe.
 /// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
-/// refuses every call with UNAVAILABLE (NOT_LEADER), and streams end with it.
+/// answers ListProxies(), GetWorkflow() and ListWorkflows() after it has caught up with the leader.
+/// It refuses every other call with UNAVAILABLE (NOT_LEADER), and streams end with it.
 class NodeManagerService final
     : public v1::NodeManagerService::WithRawCallbackMethod_WatchRouting<
           v1::NodeManagerService::WithRawCallbackMethod_WatchAssignment<

@@ -71,6 +71,16 @@ class Log {
   /// Errors: UNAVAILABLE (NOT_LEADER: the leadership of `term` has ended; OUTCOME_UNKNOWN),
   /// RESOURCE_EXHAUSTED (LOG_BUSY), DEADLINE_EXCEEDED (OUTCOME_UNKNOWN).
   virtual absl::Status Confirm(LeaderTerm term) = 0;
+  /// For a replica that follows: waits until its state holds every command that had returned a
+  /// result before this call, at whichever replica, and all that any replica had applied then. A
+  /// Read() afterwards is linearisable. The default is a log without followers.
+  ///
+  /// Errors: UNAVAILABLE (NOT_LEADER) when this replica leads, when nobody does, and when the leader
+  /// has not answered within ReplicatedLogOptions::propose_timeout; RESOURCE_EXHAUSTED (LOG_BUSY).
+  virtual absl::Status CatchUpWithLeader() {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
+                           "this replica follows nobody");
+  }
   /// Gives up the lead and asks another replica to take it. OK means that this replica no longer
   /// leads; the other may not lead yet.
   ///

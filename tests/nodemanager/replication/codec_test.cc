@@ -45,6 +45,9 @@ std::vector<paxos::Message> OneOfEach() {
   add(paxos::InstallSnapshot{kBallot, SnapshotAt(Slot{100}, "state"), At(17)});
   add(paxos::Join{"nodemanager-3", "localhost:3", Slot{3}, 1});
   add(paxos::TakeOver{kBallot});
+  add(paxos::ReadIndexRequest{0xfedcba9876543210});
+  add(paxos::ReadIndex{0xfedcba9876543210, true, Slot{15}});
+  add(paxos::ReadIndex{1, false, {}});
   return all;
 }
 

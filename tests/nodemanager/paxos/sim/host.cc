@@ -1,5 +1,7 @@
 #include "tests/nodemanager/paxos/sim/host.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace onepiece::paxos::sim {
@@ -9,6 +11,8 @@ constexpr std::size_t kMaxInbox = 4096;
 /// At most this many steps share one write.
 constexpr int kMaxBatch = 64;
 constexpr Nanos kRestart = 100 * kMillisecond;
+/// Older reads at a follower are given up. Their clients ask somebody else by then.
+constexpr std::size_t kMaxFollowerReads = 64;
 
 }  // namespace
 
@@ -94,6 +98,7 @@ void Host::Crash(Unsynced unsynced) {
   carried_ = {};
   in_flight_ = {};
   reads_.clear();
+  follower_reads_.clear();
   stopped_read_.reset();
   heard_.reset();
   lease_before_ = false;
@@ -241,8 +246,12 @@ void Host::Step(Input& input, Outputs& out) {
 }
 
 void Host::Serve(const Request& request, Outputs& out) {
-  if (!replica_->IsReady() || outdated_) return Refuse(request, Reply::Kind::kNotLeader);
-  if (request.kind == Operation::Kind::kRead) return Read(request, out);
+  if (outdated_) return Refuse(request, Reply::Kind::kNotLeader);
+  const bool reads = request.kind == Operation::Kind::kRead;
+  if (!replica_->IsReady()) {
+    return reads ? ReadAtFollower(request, out) : Refuse(request, Reply::Kind::kNotLeader);
+  }
+  if (reads) return Read(request, out);
   const auto slot =
       replica_->Propose(local(), machine_.Encode(request, replica_->common_version(), c_.random),
                         replica_->common_version(), out);
@@ -269,6 +278,32 @@ void Host::FinishRead(const Request& request, const Result& result, bool covered
   const auto slot = replica_->Propose(local(), nullptr, 1, out);
   if (!slot.ok()) return Refuse(request, Reply::Kind::kNotLeader);
   reads_.push_back({*slot, request});
+}
+
+void Host::ReadAtFollower(const Request& request, Outputs& out) {
+  if (!replica_->AskReadIndex(++read_number_, out)) return Refuse(request, Reply::Kind::kNotLeader);
+  if (follower_reads_.size() >= kMaxFollowerReads) follower_reads_.pop_front();
+  follower_reads_.push_back({read_number_, request, std::nullopt});
+}
+
+void Host::TakeReadIndex(const ReadIndex& answer) {
+  const auto read = std::ranges::find_if(
+      follower_reads_, [&](const FollowerRead& waits) { return waits.number == answer.request; });
+  if (read == follower_reads_.end()) return;
+  if (answer.granted) {
+    read->index = answer.index;
+    return;
+  }
+  Refuse(read->request, Reply::Kind::kNotLeader);
+  follower_reads_.erase(read);
+}
+
+void Host::AnswerFollowerReads() {
+  std::erase_if(follower_reads_, [&](const FollowerRead& read) {
+    if (!read.index || *read.index > applied_) return false;
+    Answer(read.request, toy().Read(read.request.key));
+    return true;
+  });
 }
 
 void Host::Operate(const Command& command, Outputs& out) {
@@ -305,6 +340,7 @@ void Host::Commit(Outputs out) {
   chosen.restore = std::exchange(out.restore, nullptr);
   chosen.chosen = std::exchange(out.chosen, {});
   chosen.lost_leadership = std::exchange(out.lost_leadership, false);
+  chosen.read_indexes = std::exchange(out.read_indexes, {});
   if (writing_) {
     carried_ = std::move(out);
   } else if (out.writes.urgent()) {
@@ -417,6 +453,8 @@ void Host::Finish(Outputs& out) {
     waiting_.assign(waiting_.size(), 0);
     change_ = {};
   }
+  for (const ReadIndex& answer : out.read_indexes) TakeReadIndex(answer);
+  AnswerFollowerReads();
   if (!outdated_ && applied_ >= saved_ + c_.plan.snapshot_every) Save();
 }
 

@@ -101,6 +101,12 @@ class Host {
     Slot slot;
     Request request;
   };
+  /// A read at a follower, which waits for the leader's read index and then for that slot.
+  struct FollowerRead {
+    std::uint64_t number = 0;
+    Request request;
+    std::optional<Slot> index;
+  };
   /// A read that has looked at the state, and whose process was stopped before it asked for the
   /// lease.
   struct StoppedRead {
@@ -127,6 +133,9 @@ class Host {
   void Serve(const Request& request, Outputs& out);
   void Read(const Request& request, Outputs& out);
   void FinishRead(const Request& request, const Result& result, bool covered, Outputs& out);
+  void ReadAtFollower(const Request& request, Outputs& out);
+  void TakeReadIndex(const ReadIndex& answer);
+  void AnswerFollowerReads();
   void Operate(const Command& command, Outputs& out);
   void Commit(Outputs out);
   void Write(Outputs out);
@@ -167,10 +176,12 @@ class Host {
   bool outdated_ = false;               // It met an entry that this version cannot apply.
   std::vector<std::uint32_t> waiting_;  // By client: the number of the command to answer.
   std::deque<WaitingRead> reads_;       // By slot.
+  std::deque<FollowerRead> follower_reads_;
   std::optional<StoppedRead> stopped_read_;
   std::optional<Heard> heard_;
   bool lease_before_ = false;  // For WorldMutant::kStaleLease.
 
+  std::uint64_t read_number_ = 0;  // Of the last read at this follower, in all its lives.
   Nanos stalled_until_ = 0, full_until_ = 0;
   std::uint32_t generation_ = 0;  // Events of an older generation are void.
   std::uint32_t wake_ = 0;

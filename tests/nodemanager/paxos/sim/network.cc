@@ -41,6 +41,13 @@ struct Words {
   std::string operator()(const TakeOver& m) const {
     return absl::StrCat("TakeOver ", BallotText(m.released));
   }
+  std::string operator()(const ReadIndexRequest& m) const {
+    return absl::StrCat("ReadIndexRequest ", m.request);
+  }
+  std::string operator()(const ReadIndex& m) const {
+    return absl::StrCat("ReadIndex ", m.request, m.granted ? " granted " : " refused ",
+                        m.index.value);
+  }
 };
 
 }  // namespace

@@ -82,7 +82,8 @@ const std::vector<NamedMutant>& AllMutants() {
       "no-new-phase-one",
       "snapshot-keeps-log",
       "snapshot-forgets-members",
-      "hand-out-of-order"};
+      "hand-out-of-order",
+      "read-index-unconfirmed"};
   static const std::vector<NamedMutant> all = [] {
     std::vector<NamedMutant> mutants;
     for (std::size_t i = 0; i < core.size(); ++i) {
