@@ -12,9 +12,11 @@ namespace {
 
 using nlohmann::json;
 
-const std::set<std::string> kNames = {"consensus.2c.commits_per_s.etcd",
-                                      "consensus.2c.write_p50.etcd", "consensus.2c.write_p99.etcd",
-                                      "consensus.failover_s.etcd", "consensus.failover_max_s.etcd"};
+const std::set<std::string> kNames = {
+    "consensus.2c.commits_per_s.etcd",     "consensus.2c.write_p50.etcd",
+    "consensus.2c.write_p99.etcd",         "consensus.watched.2c.commits_per_s.etcd",
+    "consensus.watched.2c.write_p50.etcd", "consensus.watched.2c.write_p99.etcd",
+    "consensus.failover_s.etcd",           "consensus.failover_max_s.etcd"};
 
 }  // namespace
 
@@ -34,7 +36,7 @@ class BenchConsensusTest : public QObject {
     const testing::Outcome outcome =
         testing::RunProgram(ONEPIECE_BINARY_DIR "/bin/onepiece-bench-consensus",
                             {"consensus", "--json", "--pairs", "1", "--window", "0.3", "--clients",
-                             "2", "--peers", peer, "--dir", folder.path()},
+                             "2", "--watchers", "5", "--peers", peer, "--dir", folder.path()},
                             100);
     QVERIFY2(outcome.exit_code == 0, outcome.err.c_str());
     const json document = outcome.Document();

@@ -66,9 +66,17 @@ absl::StatusOr<std::size_t> Group::WaitUntilSettled() const {
   return absl::DeadlineExceededError("no leader with two followers that keep up; see " + dir_);
 }
 
-absl::StatusOr<Load> Group::Measure(int clients, base::Duration warm_up, base::Duration window) {
+absl::StatusOr<Load> Group::Measure(int clients, int watchers, base::Duration warm_up,
+                                    base::Duration window) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::size_t leader, WaitUntilSettled());
-  return RunLoad(plan_.addresses[leader], plan_.write, clients, warm_up, window);
+  const std::string& address = plan_.addresses[leader];
+  ONEPIECE_ASSIGN_OR_RETURN(const auto listeners, Watchers::Open(address, plan_.watch, watchers));
+  const std::uint64_t before = listeners->least_messages();
+  ONEPIECE_ASSIGN_OR_RETURN(const Load load,
+                            RunLoad(address, plan_.write, clients, warm_up, window));
+  if (watchers > 0 && listeners->least_messages() == before)
+    return absl::DataLossError("a watcher heard nothing of the writes");
+  return load;
 }
 
 absl::StatusOr<double> Group::FailOver() {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/local/process.h"
 #include "tests/bench/consensus/load.h"
+#include "tests/bench/consensus/watchers.h"
 
 namespace onepiece::bench {
 
@@ -27,14 +28,17 @@ struct GroupPlan {
   std::vector<std::string> addresses;  ///< The addresses for clients.
   std::function<absl::StatusOr<MemberView>(const std::string& address)> view;
   WriteCall write;
+  WatchCall watch;  ///< Tells of every write, or of the newest state after several.
 };
 
 /// Three onepiece-nodemanager that keep their data under `dir`. A write is an ApplyWorkflow whose
-/// workflow has 256 bytes.
+/// workflow has 256 bytes. A watch is that of a node: the routing table of the set, which holds the
+/// workflows, in deltas.
 ///
 /// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir);
-/// Three etcd with their defaults. A write is a Put of 256 bytes.
+/// Three etcd with their defaults. A write is a Put of 256 bytes. A watch is that of the range of
+/// all keys that are written.
 ///
 /// Errors: NOT_FOUND.
 absl::StatusOr<GroupPlan> PlanEtcd(const std::string& dir);
@@ -48,7 +52,9 @@ class Group {
   static absl::StatusOr<std::unique_ptr<Group>> Start(GroupPlan plan, const std::string& dir);
   ~Group();
 
-  absl::StatusOr<Load> Measure(int clients, base::Duration warm_up, base::Duration window);
+  /// `watchers` clients listen to the leader meanwhile.
+  absl::StatusOr<Load> Measure(int clients, int watchers, base::Duration warm_up,
+                               base::Duration window);
   /// Kills the leader (SIGKILL), measures the seconds until another server has taken a write, and
   /// restarts the killed one.
   absl::StatusOr<double> FailOver();

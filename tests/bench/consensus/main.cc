@@ -24,6 +24,7 @@ struct Options {
   std::string dir = std::filesystem::temp_directory_path().string();
   std::vector<int> clients = {1, 16, 64, 256};
   int main_clients = 64;  ///< For the rows whose names have no number of clients.
+  int watchers = 100;     ///< In the rows with "watched" in their names. 0: no such rows.
   int pairs = 5;
   double window_s = 3;
   std::vector<std::string> peers = {"etcd"};
@@ -36,23 +37,25 @@ BenchResult Row(const Pairs& pairs, std::string name, std::string workload, std:
 }
 
 absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, int clients,
-                          BenchReport& report) {
+                          int watchers, BenchReport& report) {
   Pairs rate, p50, p99;
   const auto window =
       std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(options.window_s));
   for (int i = 0; i < options.pairs; ++i) {
-    ONEPIECE_ASSIGN_OR_RETURN(const Load mine, ours.Measure(clients, window / 3, window));
+    ONEPIECE_ASSIGN_OR_RETURN(const Load mine, ours.Measure(clients, watchers, window / 3, window));
     rate.ours.push_back(mine.commits_per_s);
     p50.ours.push_back(mine.p50_ms);
     p99.ours.push_back(mine.p99_ms);
     if (theirs == nullptr) continue;
-    ONEPIECE_ASSIGN_OR_RETURN(const Load other, theirs->Measure(clients, window / 3, window));
+    ONEPIECE_ASSIGN_OR_RETURN(const Load other,
+                              theirs->Measure(clients, watchers, window / 3, window));
     rate.theirs.push_back(other.commits_per_s);
     p50.theirs.push_back(other.p50_ms);
     p99.theirs.push_back(other.p99_ms);
   }
   const std::string workload =
-      absl::StrCat("three members, 256-byte writes, ", clients, " clients");
+      absl::StrCat("three members, 256-byte writes, ", clients, " clients",
+                   watchers > 0 ? absl::StrCat(", ", watchers, " watchers") : "");
   const auto add = [&](const std::string& prefix) {
     report.results.push_back(
         Row(rate, prefix + "commits_per_s.etcd", workload, "commits", "1/s", true));
@@ -61,7 +64,8 @@ absl::Status MeasureLoads(const Options& options, Group& ours, Group* theirs, in
     report.results.push_back(
         Row(p99, prefix + "write_p99.etcd", workload, "write, 99th percentile", "ms", false));
   };
-  add(clients == options.main_clients ? "consensus." : absl::StrCat("consensus.", clients, "c."));
+  const std::string prefix = watchers > 0 ? "consensus.watched." : "consensus.";
+  add(clients == options.main_clients ? prefix : absl::StrCat(prefix, clients, "c."));
   return absl::OkStatus();
 }
 
@@ -102,7 +106,12 @@ absl::StatusOr<BenchReport> RunBench(const Options& options, const std::string& 
   ONEPIECE_ASSIGN_OR_RETURN(const auto ours, Group::Start(std::move(plan), dir + "/ours"));
   BenchReport report;
   for (const int clients : options.clients)
-    ONEPIECE_RETURN_IF_ERROR(MeasureLoads(options, *ours, theirs.get(), clients, report));
+    ONEPIECE_RETURN_IF_ERROR(MeasureLoads(options, *ours, theirs.get(), clients, 0, report));
+  for (const int clients : options.clients) {
+    if (options.watchers == 0) break;
+    ONEPIECE_RETURN_IF_ERROR(
+        MeasureLoads(options, *ours, theirs.get(), clients, options.watchers, report));
+  }
   ONEPIECE_RETURN_IF_ERROR(MeasureFailovers(options, *ours, theirs.get(), report));
   return report;
 }
@@ -143,6 +152,11 @@ int main(int argc, char** argv) {
       ->add_option("--clients", options.clients, "Numbers of clients, one write in flight each")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  consensus
+      ->add_option("--watchers", options.watchers,
+                   "Clients that listen in a second measurement of the commits, or 0")
+      ->check(CLI::Range(0, 1000))
       ->capture_default_str();
   consensus->add_option("--pairs", options.pairs, "Measurements of each side, in turns")
       ->check(CLI::Range(1, 1000))

@@ -68,12 +68,26 @@ std::string ApplyWorkflow(int client, std::uint64_t sequence) {
   return request.SerializeAsString();
 }
 
+std::string WatchRouting() {
+  v1::WatchRoutingRequest request;
+  request.set_workflow_set("default");
+  request.set_takes_deltas(true);
+  return request.SerializeAsString();
+}
+
 std::string Put(int client, std::uint64_t sequence) {
   std::string value = absl::StrCat(sequence, ":");
   value.resize(kWriteBytes, 'x');
   etcdserverpb::PutRequest request;
   request.set_key(absl::StrCat("bench-", client));
   request.set_value(std::move(value));
+  return request.SerializeAsString();
+}
+
+std::string WatchAllKeys() {
+  etcdserverpb::WatchRequest request;
+  request.mutable_create_request()->set_key("bench-");
+  request.mutable_create_request()->set_range_end("bench.");
   return request.SerializeAsString();
 }
 
@@ -91,7 +105,9 @@ absl::StatusOr<MemberView> ViewEtcd(const std::string& address) {
 absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string program, local::ProgramPath("onepiece-nodemanager"));
   GroupPlan plan{.view = ViewNodeManager,
-                 .write = {"/onepiece.v1.NodeManagerService/ApplyWorkflow", ApplyWorkflow}};
+                 .write = {"/onepiece.v1.NodeManagerService/ApplyWorkflow", ApplyWorkflow},
+                 .watch = {"/onepiece.v1.NodeManagerService/WatchRouting", WatchRouting(),
+                           /*only_server_streams=*/true}};
   ONEPIECE_ASSIGN_OR_RETURN(plan.addresses, FreeAddresses(kMembers));
   std::string replicas;
   for (std::size_t i = 0; i < kMembers; ++i)
@@ -110,7 +126,9 @@ absl::StatusOr<GroupPlan> PlanEtcd(const std::string& dir) {
   const std::string program = "/usr/bin/etcd";
   if (!std::filesystem::exists(program))
     return absl::NotFoundError(program + " is missing: install the package etcd-server");
-  GroupPlan plan{.view = ViewEtcd, .write = {"/etcdserverpb.KV/Put", Put}};
+  GroupPlan plan{.view = ViewEtcd,
+                 .write = {"/etcdserverpb.KV/Put", Put},
+                 .watch = {"/etcdserverpb.Watch/Watch", WatchAllKeys()}};
   ONEPIECE_ASSIGN_OR_RETURN(std::vector<std::string> addresses, FreeAddresses(2 * kMembers));
   std::string members;
   for (std::size_t i = 0; i < kMembers; ++i)
