@@ -23,12 +23,12 @@ class Peer;
 /// Delivers messages as well as it can, like the network. It drops what does not fit into a peer's
 /// bounded queue or meets a broken connection, and consensus sends again.
 ///
-/// Ownership: owns a thread for each peer. Borrows the clock, which must outlive it. It must outlive
-/// its incoming streams: destroy it after the server has shut down.
-/// Threading: thread-safe. The hooks are called concurrently, on gRPC's threads. They must not block
-/// and must not call the transport. A stream costs no thread.
-/// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of an incoming stream block. They
-/// join the threads of peers that go.
+/// Ownership: owns a thread for each peer. Borrows the clock, which must outlive it. It must
+/// outlive its incoming streams: destroy it after the server has shut down.
+/// Threading: thread-safe. The hooks are called concurrently, on gRPC's threads. They must not
+/// block and must not call the transport. A stream costs no thread.
+/// Blocking: only SetPeers(), SetGroup(), Stop() and the beginning of an incoming stream block.
+/// They join the threads of peers that go.
 class Transport : public v1::ReplicaService::CallbackService {
  public:
   struct Self {

@@ -75,8 +75,9 @@ class Log {
   /// result before this call, at whichever replica, and all that any replica had applied then. A
   /// Read() afterwards is linearisable. The default is a log without followers.
   ///
-  /// Errors: UNAVAILABLE (NOT_LEADER) when this replica leads, when nobody does, and when the leader
-  /// has not answered within ReplicatedLogOptions::propose_timeout; RESOURCE_EXHAUSTED (LOG_BUSY).
+  /// Errors: UNAVAILABLE (NOT_LEADER) when this replica leads, when nobody does, and when the
+  /// leader has not answered within ReplicatedLogOptions::propose_timeout; RESOURCE_EXHAUSTED
+  /// (LOG_BUSY).
   virtual absl::Status CatchUpWithLeader() {
     return base::MakeError(absl::StatusCode::kUnavailable, "NOT_LEADER",
                            "this replica follows nobody");
