@@ -94,7 +94,9 @@ class DatabaseOrderTest : public QObject {
         QCOMPARE(IdsOf(chosen).size(), chosen.size());
         QVERIFY(AreSpread(CountBy(chosen, zone_of), CountBy(places, zone_of)));
         for (const auto& [zone, count] : CountBy(places, zone_of)) {
-          const auto elsewhere = [&zone = zone](const DatabasePlace& place) { return place.zone != zone; };
+          const auto elsewhere = [&zone = zone](const DatabasePlace& place) {
+            return place.zone != zone;
+          };
           std::vector<DatabasePlace> chosen_here = chosen, all_here = places;
           std::erase_if(chosen_here, elsewhere);
           std::erase_if(all_here, elsewhere);
