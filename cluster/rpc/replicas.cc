@@ -15,6 +15,10 @@ namespace {
 constexpr base::Duration kFirstPause = std::chrono::milliseconds(25);
 constexpr base::Duration kMaxPause = std::chrono::seconds(2);
 constexpr std::size_t kMaxAddressBytes = 300;
+// A new leader takes a node that has not reported in dead_after for dead. So a replica that is back
+// must be reached in much less, also by a node that has tried for long: until a channel tries again
+// its calls fail at once, and the search pauses for up to kMaxPause more.
+constexpr ChannelTiming kTiming{.backoff_max = std::chrono::milliseconds(500)};
 
 bool Contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -106,11 +110,11 @@ Replica Replicas::Open(const std::string& address, bool alive) {
   }
   auto& channel = channels_[address];
   if (channel == nullptr) {
-    channel = MakeChannel(address, {}, user_agent_);
+    channel = MakeChannel(address, kTiming, user_agent_);
   } else if (alive && channel->GetState(false) == GRPC_CHANNEL_TRANSIENT_FAILURE) {
     // The channel has failed for so long that it pauses long between its attempts. A peer now says
     // that the replica is up, and a new channel connects immediately.
-    channel = MakeChannel(address, {}, user_agent_);
+    channel = MakeChannel(address, kTiming, user_agent_);
   }
   return {address, channel};
 }
