@@ -47,7 +47,7 @@ class ServedNodeManager {
     server_->AddService(log_->service());
     if (!server_->Start().ok()) qFatal("Start failed");
     if (!log_->Start(server_->address()).ok()) qFatal("the log does not start");
-    stub_ = v1::NodeManagerService::NewStub(rpc::MakeChannel(server_->address()));
+    stub_ = Connect();
     if (!testing::Eventually(kLimit, [&] { return controller_->TakeOver().ok(); }))
       qFatal("nobody leads");
     controller_->CheckLiveness();
@@ -76,9 +76,16 @@ class ServedNodeManager {
   void StandStill(base::Duration time) { clock_.Advance(time); }
 
   absl::StatusOr<v1::RegisterNodeResponse> Register(const v1::Node& node) {
+    return Register(*stub_, node);
+  }
+  static absl::StatusOr<v1::RegisterNodeResponse> Register(Stub& stub, const v1::Node& node) {
     v1::RegisterNodeRequest request;
     *request.mutable_node() = node;
-    return rpc::Call(*stub_, &Stub::RegisterNode, request, kLimit);
+    return rpc::Call(stub, &Stub::RegisterNode, request, kLimit);
+  }
+  /// Another connection from this host.
+  [[nodiscard]] std::unique_ptr<Stub> Connect() const {
+    return v1::NodeManagerService::NewStub(rpc::MakeChannel(server_->address()));
   }
   absl::StatusOr<v1::ReportNodeResponse> Report(const v1::ReportNodeRequest& request) {
     return rpc::Call(*stub_, &Stub::ReportNode, request, kLimit);
