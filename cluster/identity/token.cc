@@ -49,6 +49,18 @@ std::string RandomSecret() {
   return secret;
 }
 
+// What both kinds of token need. Who does not know the secret learns nothing else.
+template <typename Record>
+absl::Status CheckToken(const Record& record, std::string_view secret, base::WallTime now) {
+  if (!SecretMatches(secret, record.secret_hash))
+    return TokenRefused("WRONG_TOKEN", "the cluster knows no such token");
+  if (now >= record.expires) {
+    return TokenRefused("TOKEN_EXPIRED", "the token expired on " + FormatTime(record.expires) +
+                                             ": ask for a new one");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 JoinToken JoinToken::Generate(std::string_view ca_hash) {
@@ -108,12 +120,7 @@ bool SecretMatches(std::string_view secret, std::string_view secret_hash) {
 
 absl::Status CheckJoinToken(const JoinTokenRecord& record, std::string_view secret,
                             base::WallTime now) {
-  if (!SecretMatches(secret, record.secret_hash))
-    return TokenRefused("WRONG_TOKEN", "the cluster knows no such token");
-  if (now >= record.expires) {
-    return TokenRefused("TOKEN_EXPIRED", "the token expired on " + FormatTime(record.expires) +
-                                             ": ask for a new one");
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckToken(record, secret, now));
   if (record.uses_left == 0)
     return TokenRefused("TOKEN_USED", "the token was used before: ask for a new one");
   return absl::OkStatus();
@@ -121,13 +128,7 @@ absl::Status CheckJoinToken(const JoinTokenRecord& record, std::string_view secr
 
 absl::Status CheckBearerToken(const BearerTokenRecord& record, std::string_view secret,
                               base::WallTime now) {
-  if (!SecretMatches(secret, record.secret_hash))
-    return TokenRefused("WRONG_TOKEN", "the cluster knows no such token");
-  if (now >= record.expires) {
-    return TokenRefused("TOKEN_EXPIRED", "the token expired on " + FormatTime(record.expires) +
-                                             ": ask for a new one");
-  }
-  return absl::OkStatus();
+  return CheckToken(record, secret, now);
 }
 
 }  // namespace onepiece::identity
