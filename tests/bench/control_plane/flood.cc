@@ -3,15 +3,20 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/clock.h"
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/local/resources.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/server.h"
+#include "onepiece/v1/node_manager.grpc.pb.h"
 
 namespace onepiece::bench {
 namespace {
@@ -26,7 +31,29 @@ struct Registration {
   v1::RegisterNodeResponse response;
 };
 
-}  // namespace
+// Never has more than kUnderWay calls under way. Thread-confined.
+class RegistrationFlood {
+ public:
+  static constexpr int kUnderWay = 4000;
+  RegistrationFlood(const std::string& address, int per_second);
+  ~RegistrationFlood() { (void)Stop(); }
+  RegistrationFlood(const RegistrationFlood&) = delete;
+  RegistrationFlood& operator=(const RegistrationFlood&) = delete;
+
+  /// Ends, and waits for the answers to what was sent. Idempotent.
+  FloodCounts Stop();
+
+ private:
+  void Run(const std::stop_token& stop, int per_second);
+  void Send(std::uint64_t number);
+
+  rpc::Server server_{rpc::ServerOptions{}};  // Of the node that begins anew.
+  std::unique_ptr<v1::NodeManagerService::Stub> stub_;
+  const base::MonotonicTime begun_;
+  std::atomic<std::uint64_t> sent_{0}, answered_{0}, taken_{0};
+  double seconds_ = 0;
+  std::jthread thread_;
+};
 
 RegistrationFlood::RegistrationFlood(const std::string& address, int per_second)
     : stub_(v1::NodeManagerService::NewStub(rpc::MakeChannel(address))),
@@ -69,7 +96,7 @@ void RegistrationFlood::Run(const std::stop_token& stop, int per_second) {
   }
 }
 
-RegistrationFlood::Counts RegistrationFlood::Stop() {
+FloodCounts RegistrationFlood::Stop() {
   if (thread_.joinable()) {
     thread_.request_stop();
     thread_.join();
@@ -79,10 +106,12 @@ RegistrationFlood::Counts RegistrationFlood::Stop() {
   return {.sent = sent_, .answered = answered_, .taken = taken_, .seconds = seconds_};
 }
 
+}  // namespace
+
 int RunFlood(const std::string& address, int per_second, base::ShutdownSignals& signals) {
   RegistrationFlood flood(address, per_second);
   signals.Wait();
-  const RegistrationFlood::Counts counts = flood.Stop();
+  const FloodCounts counts = flood.Stop();
   std::printf("%llu %llu %llu %.6f\n", static_cast<unsigned long long>(counts.sent),
               static_cast<unsigned long long>(counts.answered),
               static_cast<unsigned long long>(counts.taken), counts.seconds);
@@ -108,12 +137,12 @@ FloodProcess::~FloodProcess() {
   waitpid(id_.pid, nullptr, 0);
 }
 
-absl::StatusOr<RegistrationFlood::Counts> FloodProcess::Stop() {
+absl::StatusOr<FloodCounts> FloodProcess::Stop() {
   kill(id_.pid, SIGTERM);
   waitpid(id_.pid, nullptr, 0);
   ended_ = true;
   std::ifstream file(output_);
-  RegistrationFlood::Counts counts;
+  FloodCounts counts;
   if (file >> counts.sent >> counts.answered >> counts.taken >> counts.seconds) return counts;
   return absl::UnavailableError("the flooding process has failed; see " + output_);
 }

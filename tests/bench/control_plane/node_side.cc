@@ -209,7 +209,7 @@ absl::Status NodeSide::Flood(std::int64_t& version, ControlNumbers& numbers) {
                             crowd_->WaitForTables(version, kCrowdLimit));
   numbers.flood_watch_s = base::ToSeconds(last - start);
   if (!clock.Pause(plan_.stop, kFloodTime / 2)) return Interrupted();
-  ONEPIECE_ASSIGN_OR_RETURN(const RegistrationFlood::Counts counts, flood->Stop());
+  ONEPIECE_ASSIGN_OR_RETURN(const FloodCounts counts, flood->Stop());
   numbers.flood_rate = static_cast<double>(counts.answered) / counts.seconds;
   numbers.flood_taken = static_cast<double>(counts.taken) / counts.seconds;
   return absl::OkStatus();
