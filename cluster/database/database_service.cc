@@ -172,7 +172,7 @@ grpc::ServerWriteReactor<v1::Job>* DatabaseService::WatchJob(grpc::CallbackServe
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::RefuseStream<v1::Job>(open);
   const absl::StatusOr<std::string> uid = UidOfResult(request->name());
   if (!uid.ok()) return rpc::RefuseStream<v1::Job>(uid.status());
-  auto place = watches_.Take(rpc::Caller::Of(*context));
+  auto place = watches_.Take(rpc::ShareHolder::Of(*context));
   if (!place.ok()) return rpc::RefuseStream<v1::Job>(place.status());
   const auto stream = WatchStream::Begin(stopping_.get_token());
   auto subscribed = store_.Subscribe(

@@ -29,9 +29,10 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
       const std::unique_ptr<DatabaseNode> database,
       DatabaseNode::Open(view, OptionsFrom(config), *fabric, host.metrics(), host.spans()));
   ONEPIECE_RETURN_IF_ERROR(host.Serve(database->services()));
-  node::NodeAgent agent(node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),
-                                                   host.metrics_address(), host.metrics()),
-                        view);
+  node::NodeAgent agent(
+      node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),
+                                 host.metrics_address(), host.metrics(), host.door()),
+      view);
   // The agent starts before Recover(), because only the NodeManager tells which cluster this is.
   // The node stays STARTING until then.
   agent.SetLoadSource([&database] { return database->load(); });

@@ -755,7 +755,7 @@ void NodeAgent::Impl::Deregister() {
 
 NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
                                       std::string address, std::string metrics_address,
-                                      telemetry::Metrics& metrics) {
+                                      telemetry::Metrics& metrics, rpc::Door* door) {
   return {.role = role,
           .node_id = node.node_id(),
           .nodemanagers = {node.nodemanagers().begin(), node.nodemanagers().end()},
@@ -767,7 +767,9 @@ NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
           .zone = node.zone(),
           .host = node.host(),
           .labels = {node.labels().begin(), node.labels().end()},
-          .metrics = &metrics};
+          .metrics = &metrics,
+          .door = door,
+          .identity = door == nullptr ? "" : node.identity()};
 }
 
 NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock)

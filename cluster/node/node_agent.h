@@ -16,6 +16,9 @@
 #include "onepiece/v1/config.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
+namespace onepiece::rpc {
+class Door;
+}
 namespace onepiece::telemetry {
 class Metrics;
 }
@@ -35,6 +38,11 @@ struct NodeAgentOptions {
   std::map<std::string, std::string> labels;
   std::vector<v1::Device> devices;        ///< Instances only.
   telemetry::Metrics* metrics = nullptr;  ///< Borrowed. May outlive the agent.
+  /// Borrowed. The agent keeps its table (who has a token, which certificates were revoked) fresh.
+  /// Null: the node is insecure.
+  rpc::Door* door = nullptr;
+  /// The folder of the node's certificate, which the agent renews in time. Empty: it has none.
+  std::string identity;
   /// Of all agents of this process, when it has many. Null: the agent makes its own tables.
   std::shared_ptr<SharedRoutings> tables;
   base::Duration call_timeout = std::chrono::seconds(2);  ///< For one replica; shorter at first.
@@ -44,7 +52,7 @@ struct NodeAgentOptions {
 /// it serves by now (service::Host).
 NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
                                       std::string address, std::string metrics_address,
-                                      telemetry::Metrics& metrics);
+                                      telemetry::Metrics& metrics, rpc::Door* door);
 
 /// What a node reports about itself.
 struct NodeStatus {

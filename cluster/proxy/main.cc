@@ -49,6 +49,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   }
   if (share > 0) options.admission_share = share;
   options.read_only = config.node().read_only();
+  options.door = host.door();
   DirectFetch direct_fetch(view, config.node().node_id(), *fabric);
   options.direct_fetch = &direct_fetch;
   node::KeptWorkOptions kept_options{.count = node::CountIn(host.metrics())};
@@ -61,9 +62,10 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
   ProxyService proxy(view, std::move(options), records, *outbox, host.metrics(), host.spans());
   ONEPIECE_RETURN_IF_ERROR(host.Serve({&proxy, &work_service}));
   kept.Start();
-  node::NodeAgent agent(node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(),
-                                                   host.metrics_address(), host.metrics()),
-                        view);
+  node::NodeAgent agent(
+      node::MakeNodeAgentOptions(v1::PROXY, config.node(), host.address(), host.metrics_address(),
+                                 host.metrics(), host.door()),
+      view);
   agent.SetLoadSource([&proxy] {
     v1::NodeLoad load;
     load.set_running_jobs(proxy.jobs_in_flight());

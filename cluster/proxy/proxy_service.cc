@@ -198,7 +198,7 @@ grpc::ServerWriteReactor<v1::Job>* ProxyService::WatchJob(grpc::CallbackServerCo
                                                           const v1::WatchJobRequest* request) {
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::RefuseStream<v1::Job>(uid.status());
-  auto place = watch_places_.Take(rpc::Caller::Of(*context));
+  auto place = watch_places_.Take(rpc::ShareHolder::Of(*context));
   if (!place.ok()) return rpc::RefuseStream<v1::Job>(place.status());
   const auto stream = JobWatches::Stream::Begin(stopping_.get_token());
   struct Held {

@@ -21,6 +21,7 @@
 #include "cluster/proxy/job_watches.h"
 #include "cluster/proxy/read_threads.h"
 #include "cluster/proxy/submission.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/rpc/stream_shares.h"
 #include "cluster/telemetry/metrics.h"
@@ -39,7 +40,9 @@ struct ProxyOptions {
   bool read_only = false;               ///< As in NodeConfig.
   DirectFetch* direct_fetch = nullptr;  ///< Borrowed. None: all results come over gRPC.
   node::KeptWork* kept = nullptr;       ///< As in SubmissionOptions.
-  std::size_t watches = 20'480;         ///< Places for watches, shared out among the clients.
+  /// Borrowed. Says who calls. Null: the proxy is insecure, and all see all jobs.
+  const rpc::Door* door = nullptr;
+  std::size_t watches = 20'480;  ///< Places for watches, shared out among the clients.
 };
 
 /// Serves clients. Any proxy answers for any job, because all state but the jobs in flight is in

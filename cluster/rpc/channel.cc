@@ -1,7 +1,10 @@
 #include "cluster/rpc/channel.h"
 
+#include "absl/base/thread_annotations.h"
+#include "cluster/base/mutex.h"
 #include "cluster/rpc/mutexes.h"
 #include "cluster/rpc/server.h"
+#include "cluster/rpc/tls.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
@@ -12,7 +15,30 @@ int Ms(base::Duration duration) {
   return static_cast<int>(duration / std::chrono::milliseconds(1));
 }
 
+/// A process is one node or one principal, so it has one set of credentials.
+struct Used {
+  base::Mutex mutex;
+  std::shared_ptr<grpc::ChannelCredentials> credentials ABSL_GUARDED_BY(mutex);
+};
+
+Used& TheUsed() {
+  static auto* const used = new Used;  // Never destroyed: threads make channels until the end.
+  return *used;
+}
+
+std::shared_ptr<grpc::ChannelCredentials> CredentialsInUse() {
+  Used& used = TheUsed();
+  const base::MutexLock lock(used.mutex);
+  return used.credentials;
+}
+
 }  // namespace
+
+void UseCredentials(std::shared_ptr<grpc::ChannelCredentials> credentials) {
+  Used& used = TheUsed();
+  const base::MutexLock lock(used.mutex);
+  used.credentials = std::move(credentials);
+}
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ChannelTiming& timing,
                                            const std::string& user_agent) {
@@ -32,7 +58,13 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Cha
   // then delay another caller.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = CredentialsInUse();
+  if (credentials == nullptr) {
+    credentials = grpc::InsecureChannelCredentials();
+  } else {
+    SetTlsArguments(arguments);
+  }
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 void SetTimeout(grpc::ClientContext& context, base::Duration timeout) {

@@ -13,7 +13,18 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 
+namespace grpc {
+class ChannelCredentials;
+}
+
 namespace onepiece::rpc {
+
+/// How this process shows itself to servers from now on, and checks them: every later channel uses
+/// `credentials` (tls.h). Null, and at first: plaintext, which only insecure servers take.
+///
+/// Threading: may be called from any thread. A program calls it before its first channel, and the
+/// console when it goes to another cluster.
+void UseCredentials(std::shared_ptr<grpc::ChannelCredentials> credentials);
 
 /// How soon a channel notices a broken connection and connects again. The last three are scaled.
 struct ChannelTiming {

@@ -10,10 +10,15 @@
 
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/mutexes.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/impl/server_builder_option.h"
+#include "grpcpp/impl/server_builder_plugin.h"
+#include "grpcpp/impl/server_initializer.h"
 #include "grpcpp/resource_quota.h"
+#include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -68,6 +73,38 @@ std::string WhyNot(const HostPort& where) {
   return why;
 }
 
+/// Tells the door which services the server has, before the first call. Only gRPC knows all of
+/// them, its own ones too.
+class RulesPlugin final : public grpc::ServerBuilderPlugin {
+ public:
+  RulesPlugin(Door& door, absl::Status& result) : door_(door), result_(result) {}
+  grpc::string name() override { return "onepiece_access_rules"; }
+  void InitServer(grpc::ServerInitializer* /*initializer*/) override {}
+  void Finish(grpc::ServerInitializer* initializer) override {
+    absl::StatusOr<AccessRules> rules = AccessRules::Of(*initializer->GetServiceList());
+    result_ = rules.status();
+    if (rules.ok()) door_.SetRules(*std::move(rules));
+  }
+  void ChangeArguments(const grpc::string& /*name*/, void* /*value*/) override {}
+
+ private:
+  Door& door_;
+  absl::Status& result_;
+};
+
+class RulesOption final : public grpc::ServerBuilderOption {
+ public:
+  RulesOption(Door& door, absl::Status& result) : door_(door), result_(result) {}
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    plugins->push_back(std::make_unique<RulesPlugin>(door_, result_));
+  }
+
+ private:
+  Door& door_;
+  absl::Status& result_;
+};
+
 void InitPluginsOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -94,7 +131,16 @@ absl::StatusOr<int> Server::Start() {
   InitPluginsOnce();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  absl::Status rules;
+  ONEPIECE_CHECK((options_.credentials == nullptr) == (options_.door == nullptr));
+  if (options_.door != nullptr) {
+    options_.credentials->SetAuthMetadataProcessor(options_.door->MakeProcessor());
+    builder.SetOption(std::make_unique<RulesOption>(*options_.door, rules));
+  }
+  builder.AddListeningPort(
+      options_.listen,
+      options_.credentials == nullptr ? grpc::InsecureServerCredentials() : options_.credentials,
+      &port);
   for (grpc::Service* service : services_) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
@@ -119,6 +165,10 @@ absl::StatusOr<int> Server::Start() {
     return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
                            "cannot listen on " + options_.listen + ": " + WhyNot(where),
                            {{"address", options_.listen}});
+  }
+  if (!rules.ok()) {
+    Shutdown(base::Duration::zero());
+    return rules;
   }
   SetHealth(ServingStatus::kNotServing);
   address_ = options_.listen.substr(0, options_.listen.rfind(':') + 1) + std::to_string(port);

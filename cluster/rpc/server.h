@@ -12,10 +12,13 @@
 
 namespace grpc {
 class Server;
+class ServerCredentials;
 class Service;
 }  // namespace grpc
 
 namespace onepiece::rpc {
+
+class Door;
 
 /// The largest message in either direction, in bytes. It fits a job with its parameters and all the
 /// inputs that it may bring (workflow::kMaxInputBytes). Results cross gRPC in chunks.
@@ -28,6 +31,10 @@ struct ServerOptions {
   /// RESOURCE_EXHAUSTED.
   int max_threads = 256;
   base::Duration keepalive = std::chrono::seconds(10);  ///< Silence before a ping. Scaled.
+  /// TLS (tls.h). Null: the server is insecure, and everybody may do everything.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  /// Judges each call. Borrowed. Set when `credentials` are, and only then.
+  Door* door = nullptr;
 };
 
 enum class ServingStatus { kNotServing, kServing };
@@ -51,7 +58,7 @@ class Server {
   /// that another socket listens on is refused and never shared.
   ///
   /// Errors: UNAVAILABLE (CANNOT_LISTEN), which names the address and the system's cause.
-  /// INVALID_ARGUMENT (BAD_ADDRESS).
+  /// INVALID_ARGUMENT (BAD_ADDRESS). With a door: those of AccessRules::Of().
   absl::StatusOr<int> Start();
   /// Returns the host:port that Start() listens on.
   [[nodiscard]] const std::string& address() const { return address_; }

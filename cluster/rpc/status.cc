@@ -1,8 +1,10 @@
 #include "cluster/rpc/status.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "cluster/base/utf8.h"
 #include "google/rpc/error_details.pb.h"
@@ -41,6 +43,17 @@ google::rpc::ErrorInfo MakeErrorInfo(const base::ErrorReason& reason) {
   return info;
 }
 
+// "MISSING_SCOPE: …": the reason, or nothing.
+std::string_view LeadingReason(std::string_view message) {
+  const std::size_t colon = message.find(": ");
+  if (colon == std::string_view::npos || colon < 3 || colon > 64) return {};
+  const std::string_view word = message.substr(0, colon);
+  const bool reason = std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return reason ? word : std::string_view();
+}
+
 }  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -75,6 +88,13 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
+  if (status.error_details().empty()) {
+    const std::string& message = status.error_message();
+    if (const std::string_view reason = LeadingReason(message); !reason.empty()) {
+      return base::MakeError(static_cast<absl::StatusCode>(status.error_code()), reason,
+                             message.substr(reason.size() + 2));
+    }
+  }
   absl::Status result(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return result;

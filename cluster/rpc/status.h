@@ -19,7 +19,9 @@ inline constexpr char kRetryAfterMs[] = "retry_after_ms";
 /// Threading: may be called from any thread.
 grpc::Status ToGrpc(const absl::Status& status);
 
-/// Converts gRPC's form back. Details that are malformed or of another domain are left out.
+/// Converts gRPC's form back. Details that are malformed or of another domain are left out. Without
+/// details the message may begin with the reason, "REASON: message": the door of a server (door.h)
+/// can send no more.
 ///
 /// Threading: may be called from any thread.
 absl::Status FromGrpc(const grpc::Status& status);

@@ -5,7 +5,7 @@
 namespace onepiece::rpc {
 
 StreamGuard::Stream::Stream(StreamGuard& guard, grpc::ServerContextBase& context)
-    : guard_(guard), context_(context), place_(guard.shares_.Take(Caller::Of(context))) {
+    : guard_(guard), context_(context), place_(guard.shares_.Take(ShareHolder::Of(context))) {
   if (!place_.ok()) return;
   const base::MutexLock lock(guard_.mutex_);
   guard_.streams_[this] = guard_.clock_.Now();

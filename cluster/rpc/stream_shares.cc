@@ -5,7 +5,7 @@
 
 namespace onepiece::rpc {
 
-absl::StatusOr<StreamShares::Place> StreamShares::Take(const Caller& caller) {
+absl::StatusOr<StreamShares::Place> StreamShares::Take(const ShareHolder& caller) {
   const base::MutexLock lock(mutex_);
   const auto found = held_.find(caller.name());
   const std::size_t held = found == held_.end() ? 0 : found->second;

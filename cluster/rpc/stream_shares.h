@@ -15,10 +15,12 @@ namespace onepiece::rpc {
 
 /// Whom a call comes from, as far as shares are concerned: one connection, by the peer's address
 /// and port. Many users can share an address: behind a gateway, or on one machine.
-class Caller {
+class ShareHolder {
  public:
-  explicit Caller(std::string name) : name_(std::move(name)) {}
-  static Caller Of(const grpc::ServerContextBase& context) { return Caller(context.peer()); }
+  explicit ShareHolder(std::string name) : name_(std::move(name)) {}
+  static ShareHolder Of(const grpc::ServerContextBase& context) {
+    return ShareHolder(context.peer());
+  }
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
@@ -69,7 +71,7 @@ class StreamShares {
   };
 
   /// Errors: RESOURCE_EXHAUSTED with the reason of the options and RetryInfo.
-  absl::StatusOr<Place> Take(const Caller& caller);
+  absl::StatusOr<Place> Take(const ShareHolder& caller);
   [[nodiscard]] std::size_t taken() const;
 
  private:

@@ -6,6 +6,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/identity/certificate.h"
+#include "cluster/identity/token.h"
 #include "cluster/identity/trust_bundle.h"
 #include "grpcpp/security/auth_context.h"
 #include "grpcpp/security/credentials.h"
@@ -22,14 +23,15 @@ namespace tls = grpc::experimental;
 
 /// Whom one end lets the other be.
 struct PeerRule {
-  std::string cluster;
+  std::string cluster;  ///< Empty: any that the CAs have signed for.
   identity::RoleSet roles;
   bool principals = false;
   bool nobody = false;  ///< A peer without a certificate.
 };
 
 absl::Status CheckPeer(const PeerRule& rule, const identity::Subject& subject) {
-  ONEPIECE_RETURN_IF_ERROR(identity::CheckCluster(subject, rule.cluster));
+  if (!rule.cluster.empty())
+    ONEPIECE_RETURN_IF_ERROR(identity::CheckCluster(subject, rule.cluster));
   if (std::holds_alternative<identity::PrincipalSubject>(subject)) {
     if (rule.principals) return absl::OkStatus();
     return base::MakeError(absl::StatusCode::kPermissionDenied, "WRONG_ROLE",
@@ -126,6 +128,24 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   Configure(channel, options, {.cluster = identity::ClusterOf(own.subject), .roles = options.roles},
             clock);
   return tls::TlsCredentials(channel);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTokenCredentials(
+    const std::string& authorities, const std::string& token, const std::string& cluster,
+    const base::Clock& clock) {
+  RequireTls13();
+  ONEPIECE_RETURN_IF_ERROR(identity::ReadTrustFile(authorities).status());
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::BearerToken bearer,
+                            identity::BearerToken::Parse(token));
+  tls::TlsChannelCredentialsOptions channel;
+  channel.set_certificate_provider(std::make_shared<tls::FileWatcherCertificateProvider>(
+      authorities, static_cast<unsigned>(TlsOptions().reload.count())));
+  channel.watch_root_certs();
+  channel.set_certificate_verifier(tls::ExternalCertificateVerifier::Create<SubjectVerifier>(
+      PeerRule{.cluster = cluster, .roles = {}}, clock));
+  channel.set_check_call_host(false);
+  return grpc::CompositeChannelCredentials(tls::TlsCredentials(channel),
+                                           grpc::AccessTokenCredentials(bearer.Format()));
 }
 
 void SetTlsArguments(grpc::ChannelArguments& arguments) {

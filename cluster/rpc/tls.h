@@ -75,6 +75,17 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& options, const base::Clock& clock);
 
+/// Makes the credentials of channels for a principal with a bearer token and no certificate. The
+/// nodes are checked against the CAs in the file `authorities`, which is read again while the
+/// program runs, and must be of `cluster` unless that is empty.
+///
+/// Ownership: borrows the clock, which outlives the credentials.
+/// Blocking: reads a file.
+/// Errors: those of identity::ReadTrustFile() and identity::BearerToken::Parse().
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeTokenCredentials(
+    const std::string& authorities, const std::string& token, const std::string& cluster,
+    const base::Clock& clock);
+
 /// Sets what a channel with these credentials needs: it names identity::kNodeDnsName in its SNI.
 /// With an address there, gRPC's server would log an error for each connection.
 void SetTlsArguments(grpc::ChannelArguments& arguments);

@@ -94,6 +94,10 @@ ServiceOptions::ServiceOptions(ProgramInfo info, google::protobuf::Message* conf
   Bind("--label", "node.labels", "key=value that says something of this node, comma separated");
   Bind("--data-dir", "node.data_dir", "Folder for what this node keeps");
   Bind("--ready-file", "node.ready_file", "Written as JSON when the service is ready");
+  Bind("--identity", "node.identity",
+       "Folder of this node's certificate and key; default: identity in --data-dir");
+  Bind("--insecure", "node.insecure",
+       "No TLS, and everybody may do everything: for measuring, on loopback addresses only");
 }
 
 v1::NodeConfig& ServiceOptions::MutableNode() {
@@ -230,6 +234,8 @@ absl::Status ServiceOptions::FillAndCheckNode() {
   if (node.workflow_set().empty()) node.set_workflow_set("default");
   if (node.data_dir().empty() && info_.needs_data_dir)
     node.set_data_dir(DefaultStateDir() + "/" + node.node_id());
+  if (node.identity().empty() && !node.data_dir().empty())
+    node.set_identity(node.data_dir() + "/identity");
   const bool heeds_read_only =
       std::ranges::any_of(bindings_, [](const Binding& b) { return b.path == kReadOnlyPath; });
   if (node.read_only() && !heeds_read_only)
@@ -247,6 +253,14 @@ absl::Status ServiceOptions::FillAndCheckNode() {
   }
   for (const std::string& address : node.nodemanagers()) {
     ONEPIECE_RETURN_IF_ERROR(CheckAddress("--nodemanager", address));
+  }
+  if (node.insecure()) {
+    for (const std::string& address : {node.listen(), node.advertise(), node.metrics_address()}) {
+      if (!address.empty() && !IsLoopback(address)) {
+        return BadValue("--insecure", absl::StrCat("only for loopback addresses, which '", address,
+                                                   "' is not: others could do everything"));
+      }
+    }
   }
   if (info_.nodemanagers == NodeManagers::kRequired && node.nodemanagers().empty()) {
     return BadValue("--nodemanager", "name at least one NodeManager (host:port)");
@@ -267,6 +281,11 @@ std::string DefaultNodeId(const std::string& role, const std::string& host,
   if (device.empty()) return role + "-" + host;
   constexpr std::string_view kCuda = "cuda:";
   return host + "." + (device.starts_with(kCuda) ? "gpu" + device.substr(kCuda.size()) : device);
+}
+
+bool IsLoopback(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
 }
 
 absl::Status CheckAddress(std::string_view field, std::string_view address) {

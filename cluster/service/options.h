@@ -95,6 +95,10 @@ std::string DefaultNodeId(const std::string& role, const std::string& host,
 /// Errors: INVALID_ARGUMENT (BAD_ADDRESS).
 absl::Status CheckAddress(std::string_view field, std::string_view address);
 
+/// Whether only processes of this host can reach host:port. A host name other than localhost is not
+/// resolved, and does not count.
+bool IsLoopback(std::string_view address);
+
 /// Returns $XDG_STATE_HOME/onepiece, or ~/.local/state/onepiece.
 std::string DefaultStateDir();
 

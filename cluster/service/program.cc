@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,7 @@
 #include "cluster/base/check.h"
 #include "cluster/base/logging.h"
 #include "cluster/rpc/server.h"
+#include "cluster/rpc/tls.h"
 #include "cluster/telemetry/log_ring.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
@@ -68,13 +70,16 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view text)
   return status;
 }
 
-Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals)
+Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, Secured secured,
+           base::ShutdownSignals& signals)
     : node_(node),
+      secured_(std::move(secured)),
       signals_(signals),
       metrics_(std::make_unique<telemetry::Metrics>(info.role, node.node_id())),
       spans_(std::make_unique<telemetry::Spans>(node.node_id())),
       logs_(std::make_shared<telemetry::LogRing>()),
-      server_(std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = node.listen()})),
+      server_(std::make_unique<rpc::Server>(rpc::ServerOptions{
+          .listen = node.listen(), .credentials = secured_.server, .door = secured_.door.get()})),
       telemetry_service_(std::make_unique<telemetry::TelemetryService>(
           *spans_, *logs_, server_->stopping(),
           telemetry::TelemetryServiceOptions{.node_id = node.node_id()})) {
@@ -151,11 +156,15 @@ int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const
     }
   }
   if (parsed.outcome == ServiceOptions::Outcome::kCheckOnly) return kExitOk;
+  // Before this program's first file and first connection.
+  umask(S_IRWXG | S_IRWXO);
+  rpc::RequireTls13();
   base::InitLogging(options.node().node_id());
   RaiseDescriptorLimit();
-  absl::Status status;
-  {
-    Host host(options.info(), options.node(), signals);
+  absl::StatusOr<Secured> secured = Secure(options.node(), options.info().role);
+  absl::Status status = secured.status();
+  if (status.ok()) {
+    Host host(options.info(), options.node(), *std::move(secured), signals);
     status = body(host);
   }
   if (status.ok()) return kExitOk;

@@ -28,13 +28,15 @@
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/service/options.h"
+#include "cluster/service/secured.h"
 
 namespace grpc {
 class Service;
 }
 namespace onepiece::rpc {
+class Door;
 class Server;
-}
+}  // namespace onepiece::rpc
 namespace onepiece::telemetry {
 class LogRing;
 class Metrics;
@@ -52,7 +54,8 @@ namespace onepiece::service {
 /// Threading: used only by the thread that runs the body of RunProgram.
 class Host {
  public:
-  Host(const ProgramInfo& info, const v1::NodeConfig& node, base::ShutdownSignals& signals);
+  Host(const ProgramInfo& info, const v1::NodeConfig& node, Secured secured,
+       base::ShutdownSignals& signals);
   /// Calls StopServing().
   ~Host();
   Host(const Host&) = delete;
@@ -61,6 +64,8 @@ class Host {
   [[nodiscard]] const v1::NodeConfig& node() const { return node_; }
   [[nodiscard]] telemetry::Metrics& metrics() { return *metrics_; }
   [[nodiscard]] telemetry::Spans& spans() { return *spans_; }
+  /// Judges the calls of the server. Null: the server is insecure.
+  [[nodiscard]] rpc::Door* door() { return secured_.door.get(); }
   /// Opens `listen` and `metrics_address`, and serves `services`, health, reflection and telemetry.
   /// The services must outlive StopServing().
   ///
@@ -96,6 +101,7 @@ class Host {
   absl::Status OpenAddresses();
 
   const v1::NodeConfig& node_;
+  const Secured secured_;
   base::ShutdownSignals& signals_;
   bool shut_down_ = false;
   std::atomic<bool> health_is_set_ = false;  // By the program, with SetHealth().
@@ -114,8 +120,9 @@ using Check = std::function<absl::Status()>;
 /// 78 if BadConfig() made it, else 1.
 using Body = std::function<absl::Status(Host&)>;
 
-/// Parses the command line, checks the configuration, initialises logging, runs `body` and returns
-/// main()'s exit code. It must be the first call in main(), because it blocks the signals and every
+/// Parses the command line, checks the configuration, initialises logging, takes the node's
+/// identity (secured.h), runs `body` and returns main()'s exit code. Files of the process are for
+/// its user alone. It must be the first call in main(), because it blocks the signals and every
 /// thread inherits that.
 int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body,
                const Check& check = {});

@@ -126,8 +126,9 @@ absl::Status WaitUntilReady(const ReplicatedLog& log, Controller& controller,
 }
 
 node::NodeAgentOptions AgentOptions(service::Host& host, const ReplicatedLog& log) {
-  node::NodeAgentOptions options = node::MakeNodeAgentOptions(
-      v1::NODE_MANAGER, host.node(), host.address(), host.metrics_address(), host.metrics());
+  node::NodeAgentOptions options =
+      node::MakeNodeAgentOptions(v1::NODE_MANAGER, host.node(), host.address(),
+                                 host.metrics_address(), host.metrics(), host.door());
   options.nodemanagers = log.Addresses();
   return options;
 }

@@ -33,9 +33,9 @@ absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
 
 // Whom a registration comes from, as far as places are concerned: the host. Its port would let a
 // host take all places with many connections.
-rpc::Caller HostOf(const grpc::ServerContext* context) {
+rpc::ShareHolder HostOf(const grpc::ServerContext* context) {
   const std::string peer = context == nullptr ? "" : context->peer();
-  return rpc::Caller(peer.starts_with("ipv") ? peer.substr(0, peer.rfind(':')) : peer);
+  return rpc::ShareHolder(peer.starts_with("ipv") ? peer.substr(0, peer.rfind(':')) : peer);
 }
 
 // A place is free again much sooner than that of a stream.
@@ -214,14 +214,14 @@ Watches::Reactor* NodeManagerService::WatchAssignment(grpc::CallbackServerContex
                                                       const grpc::ByteBuffer* request) {
   const auto parsed = Parse<v1::WatchAssignmentRequest>(*request);
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
-  return watches_.WatchAssignment(rpc::Caller::Of(*context), *parsed);
+  return watches_.WatchAssignment(rpc::ShareHolder::Of(*context), *parsed);
 }
 
 Watches::Reactor* NodeManagerService::WatchRouting(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) {
   const auto parsed = Parse<v1::WatchRoutingRequest>(*request);
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
-  return watches_.WatchRouting(rpc::Caller::Of(*context), *parsed);
+  return watches_.WatchRouting(rpc::ShareHolder::Of(*context), *parsed);
 }
 
 Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* context,
@@ -230,7 +230,7 @@ Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* 
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
   const auto interval = TelemetryInterval(*parsed);
   if (!interval.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(interval.status());
-  return watches_.WatchCluster(rpc::Caller::Of(*context), parsed->start_revision(), *interval);
+  return watches_.WatchCluster(rpc::ShareHolder::Of(*context), parsed->start_revision(), *interval);
 }
 
 grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,

@@ -49,7 +49,7 @@ Watches::~Watches() {
   on_stopping_.reset();
 }
 
-Watches::Reactor* Watches::Begin(rpc::StreamShares& places, const rpc::Caller& caller,
+Watches::Reactor* Watches::Begin(rpc::StreamShares& places, const rpc::ShareHolder& caller,
                                  Arrival add) {
   auto place = places.Take(caller);
   if (!place.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(place.status());
@@ -62,19 +62,19 @@ Watches::Reactor* Watches::Begin(rpc::StreamShares& places, const rpc::Caller& c
   return stream.get();
 }
 
-Watches::Reactor* Watches::WatchRouting(const rpc::Caller& caller,
+Watches::Reactor* Watches::WatchRouting(const rpc::ShareHolder& caller,
                                         const v1::WatchRoutingRequest& request) {
   return Begin(node_places_, caller,
                [this, request](const auto& stream) { routing_.Add(request, stream); });
 }
 
-Watches::Reactor* Watches::WatchAssignment(const rpc::Caller& caller,
+Watches::Reactor* Watches::WatchAssignment(const rpc::ShareHolder& caller,
                                            const v1::WatchAssignmentRequest& request) {
   return Begin(node_places_, caller,
                [this, request](const auto& stream) { assignments_.Add(request, stream); });
 }
 
-Watches::Reactor* Watches::WatchCluster(const rpc::Caller& caller, std::uint64_t start_revision,
+Watches::Reactor* Watches::WatchCluster(const rpc::ShareHolder& caller, std::uint64_t start_revision,
                                         base::Duration interval) {
   return Begin(cluster_places_, caller, [this, start_revision, interval](const auto& stream) {
     cluster_.Add(start_revision, interval, clock_.Now(), stream);

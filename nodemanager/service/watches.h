@@ -63,10 +63,10 @@ class Watches {
 
   /// For gRPC's handlers. A stream that finds no place ends with RESOURCE_EXHAUSTED
   /// (TOO_MANY_STREAMS).
-  Reactor* WatchRouting(const rpc::Caller& caller, const v1::WatchRoutingRequest& request);
-  Reactor* WatchAssignment(const rpc::Caller& caller, const v1::WatchAssignmentRequest& request);
+  Reactor* WatchRouting(const rpc::ShareHolder& caller, const v1::WatchRoutingRequest& request);
+  Reactor* WatchAssignment(const rpc::ShareHolder& caller, const v1::WatchAssignmentRequest& request);
   /// `interval` is that of the telemetry. 0: never.
-  Reactor* WatchCluster(const rpc::Caller& caller, std::uint64_t start_revision,
+  Reactor* WatchCluster(const rpc::ShareHolder& caller, std::uint64_t start_revision,
                         base::Duration interval);
   /// How many streams there are.
   [[nodiscard]] std::size_t streams() const {
@@ -76,7 +76,7 @@ class Watches {
 
  private:
   using Arrival = std::function<void(const std::shared_ptr<WatchStream>&)>;
-  Reactor* Begin(rpc::StreamShares& places, const rpc::Caller& caller, Arrival add);
+  Reactor* Begin(rpc::StreamShares& places, const rpc::ShareHolder& caller, Arrival add);
   void Wake();
   void Run(const std::stop_token& stop);
   void TakeArrivals();

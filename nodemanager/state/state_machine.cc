@@ -285,6 +285,13 @@ absl::Status StateMachine::Change(const v1::Command& command) {
       return BeginGeneration(command.begin_generation(), time);
     case v1::Command::kSetConfig:
       return SetConfig(command.set_config(), time);
+    case v1::Command::kSetAuthorities:
+    case v1::Command::kCreateToken:
+    case v1::Command::kEndToken:
+    case v1::Command::kIssueCertificate:
+    case v1::Command::kRevokeCertificate:
+    case v1::Command::kSetTenant:
+    case v1::Command::kAddUses:
     case v1::Command::CHANGE_NOT_SET:
       break;
   }

@@ -157,9 +157,10 @@ node::KeptWork::Ways Instance::KeptWays() {
       .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
 }
 
-void Instance::Join(const std::string& address, const std::string& metrics_address) {
-  node::NodeAgentOptions options =
-      node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address, metrics_address, metrics_);
+void Instance::Join(const std::string& address, const std::string& metrics_address,
+                    rpc::Door* door) {
+  node::NodeAgentOptions options = node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address,
+                                                              metrics_address, metrics_, door);
   options.pinned_stage = config_.pinned_stage();
   options.devices = {DescribeDevice(config_.device())};
   agent_ = std::make_unique<node::NodeAgent>(options, *view_);

@@ -42,6 +42,9 @@
 #include "stages/runtime/result_deliver.h"
 #include "stages/runtime/task_manager.h"
 
+namespace onepiece::rpc {
+class Door;
+}
 namespace onepiece::instance {
 
 /// Wires the runtime (scheduler, workers, deliverer) to the cluster (inbox, outbox, records,
@@ -72,7 +75,7 @@ class Instance {
     return {&service_, &work_service_, inbox_->service()};
   }
   /// Registers with the NodeManager as reachable at `address` and begins to take work.
-  void Join(const std::string& address, const std::string& metrics_address);
+  void Join(const std::string& address, const std::string& metrics_address, rpc::Door* door);
   /// Leaves the cluster. Work that nobody has begun, and work that reaches a step boundary, goes to
   /// another instance of the stage. What finds none is given away by whoever keeps it, once this
   /// instance is gone. Jobs whose work nobody keeps fail with INSTANCE_STOPPED. Idempotent.

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     // Before the instance goes, on every way out: the server calls it.
     const absl::Cleanup stop_serving = [&] { host.StopServing(); };
     ONEPIECE_RETURN_IF_ERROR(host.Serve(instance->services()));
-    instance->Join(host.address(), host.metrics_address());
+    instance->Join(host.address(), host.metrics_address(), host.door());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
     host.WaitForShutdown();
     instance->Leave();

@@ -20,7 +20,7 @@ StreamShares::Options Places(std::size_t places) {
 std::vector<StreamShares::Place> TakeAll(StreamShares& shares, const std::string& name) {
   std::vector<StreamShares::Place> places;
   for (;;) {
-    auto place = shares.Take(Caller(name));
+    auto place = shares.Take(ShareHolder(name));
     if (!place.ok()) return places;
     places.push_back(*std::move(place));
   }
@@ -37,7 +37,7 @@ class StreamSharesTest : public QObject {
     QCOMPARE(first.size(), std::size_t{60});
     std::vector<std::vector<StreamShares::Place>> others;
     for (const char* name : {"b", "c", "d", "e"}) {
-      QVERIFY(!shares.Take(Caller("a")).ok());
+      QVERIFY(!shares.Take(ShareHolder("a")).ok());
       others.push_back(TakeAll(shares, name));
       QVERIFY(!others.back().empty());
     }
@@ -48,7 +48,7 @@ class StreamSharesTest : public QObject {
     StreamShares shares(Places(10));
     for (int i = 0; i < 3; ++i) QCOMPARE(TakeAll(shares, "a").size(), std::size_t{5});
     QCOMPARE(shares.taken(), std::size_t{0});
-    auto kept = *shares.Take(Caller("a"));
+    auto kept = *shares.Take(ShareHolder("a"));
     StreamShares::Place moved = std::move(kept);
     QCOMPARE(shares.taken(), std::size_t{1});
     moved = {};
@@ -57,15 +57,15 @@ class StreamSharesTest : public QObject {
 
   void Refusal_SaysWhyAndWhatToDo() {
     StreamShares shares(Places(2));
-    const auto mine = *shares.Take(Caller("a"));
-    const absl::Status share = shares.Take(Caller("a")).status();
+    const auto mine = *shares.Take(ShareHolder("a"));
+    const absl::Status share = shares.Take(ShareHolder("a")).status();
     QVERIFY(absl::IsResourceExhausted(share));
     QCOMPARE(base::Message(share), std::string("this client has its share, 1 of the 2 places for "
                                                "things: ask later"));
     QCOMPARE(base::GetReason(share).reason, std::string("TOO_MANY"));
     QVERIFY(base::GetReason(share).metadata.contains(kRetryAfterMs));
-    const auto theirs = *shares.Take(Caller("b"));
-    QCOMPARE(base::Message(shares.Take(Caller("c")).status()),
+    const auto theirs = *shares.Take(ShareHolder("b"));
+    QCOMPARE(base::Message(shares.Take(ShareHolder("c")).status()),
              std::string("all 2 places for things are taken: ask later"));
   }
 };

@@ -1,0 +1,194 @@
+#include "cluster/rpc/door.h"
+
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "cluster/base/status.h"
+#include "cluster/identity/certificate.h"
+#include "cluster/identity/token.h"
+#include "cluster/identity/trust_bundle.h"
+#include "cluster/rpc/status.h"
+#include "grpcpp/security/auth_context.h"
+#include "grpcpp/security/auth_metadata_processor.h"
+#include "grpcpp/server_context.h"
+
+namespace onepiece::rpc {
+namespace {
+
+constexpr char kPath[] = ":path", kAuthorization[] = "authorization";
+constexpr std::string_view kBearer = "Bearer ";
+/// A server of a thousand nodes and as many clients knows them all.
+constexpr std::size_t kMaxCachedCertificates = 4096;
+
+std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+absl::Status Unauthenticated(std::string_view reason, const std::string& message) {
+  return base::MakeError(absl::StatusCode::kUnauthenticated, reason, message);
+}
+
+/// The certificate that TLS verified; empty when the peer showed none.
+std::string_view CertificateOf(const grpc::AuthContext& context) {
+  const auto pem = context.FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return context.IsPeerAuthenticated() && !pem.empty() ? View(pem.front()) : std::string_view();
+}
+
+/// gRPC passes on the code and this text, so the reason goes into the text.
+grpc::Status Refusal(const absl::Status& why) {
+  return {static_cast<grpc::StatusCode>(why.code()),
+          base::GetReason(why).reason + ": " + base::Message(why)};
+}
+
+class Processor final : public grpc::AuthMetadataProcessor {
+ public:
+  explicit Processor(const Door& door) : door_(door) {}
+  // It only looks things up.
+  [[nodiscard]] bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
+                       OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
+    const auto path = metadata.find(kPath), token = metadata.find(kAuthorization);
+    const absl::StatusOr<Caller> caller =
+        door_.Identify(CertificateOf(*context),
+                       token == metadata.end() ? std::string_view() : View(token->second));
+    if (!caller.ok()) return Refusal(caller.status());
+    const absl::Status allowed =
+        door_.Check(path == metadata.end() ? std::string_view() : View(path->second), *caller);
+    return allowed.ok() ? grpc::Status::OK : Refusal(allowed);
+  }
+
+ private:
+  const Door& door_;
+};
+
+}  // namespace
+
+struct Door::Table {
+  std::uint64_t epoch = 0;
+  std::map<std::string, v1::BearerToken> tokens;  // By hash.
+  std::set<std::string, std::less<>> revoked;     // Serial numbers.
+};
+
+/// What a certificate says.
+struct Door::Known {
+  identity::Certificate certificate;
+  identity::Subject subject;
+  std::string serial;
+};
+
+struct Door::Cache {
+  base::Mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<const Known>> known ABSL_GUARDED_BY(mutex);
+};
+
+Door::Door(std::string cluster, const base::Clock& clock)
+    : cluster_(std::move(cluster)), clock_(clock), cache_(std::make_unique<Cache>()) {}
+
+Door::~Door() = default;
+
+void Door::Take(const v1::IdentityTable& table) {
+  auto next = std::make_shared<Table>();
+  next->epoch = table.epoch();
+  for (const v1::BearerToken& token : table.bearer_tokens())
+    next->tokens.emplace(token.secret_hash(), token);
+  next->revoked.insert(table.revoked_serials().begin(), table.revoked_serials().end());
+  const base::MutexLock lock(mutex_);
+  if (table_ != nullptr && table_->epoch >= next->epoch) return;
+  epoch_ = next->epoch;
+  table_ = std::move(next);
+}
+
+std::shared_ptr<const Door::Table> Door::table() const {
+  const base::MutexLock lock(mutex_);
+  return table_;
+}
+
+absl::StatusOr<std::shared_ptr<const Door::Known>> Door::Know(std::string_view pem) const {
+  const std::string text(pem);
+  {
+    const base::MutexLock lock(cache_->mutex);
+    if (const auto found = cache_->known.find(text); found != cache_->known.end())
+      return found->second;
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Certificate certificate,
+                            identity::Certificate::FromPem(pem));
+  ONEPIECE_ASSIGN_OR_RETURN(identity::Subject subject, certificate.GetSubject());
+  ONEPIECE_RETURN_IF_ERROR(identity::CheckCluster(subject, cluster_));
+  auto known = std::make_shared<const Known>(
+      Known{certificate, std::move(subject), certificate.SerialNumber()});
+  const base::MutexLock lock(cache_->mutex);
+  if (cache_->known.size() >= kMaxCachedCertificates) cache_->known.clear();
+  cache_->known.emplace(text, known);
+  return known;
+}
+
+absl::StatusOr<Caller> Door::Identify(std::string_view certificate,
+                                      std::string_view authorization) const {
+  if (certificate.empty())
+    return authorization.empty() ? Caller::Nobody() : FromToken(authorization);
+  ONEPIECE_ASSIGN_OR_RETURN(const std::shared_ptr<const Known> known, Know(certificate));
+  ONEPIECE_RETURN_IF_ERROR(identity::CheckTimes(known->certificate, clock_.WallNow()));
+  const std::shared_ptr<const Table> table = this->table();
+  if (table != nullptr && table->revoked.contains(known->serial)) {
+    return Unauthenticated("CERTIFICATE_REVOKED", "the certificate of " +
+                                                      identity::Describe(known->subject) +
+                                                      " was revoked: ask an admin for another one");
+  }
+  return Caller(Shown::kCertificate, known->subject, known->certificate.not_after());
+}
+
+absl::StatusOr<Caller> Door::FromToken(std::string_view authorization) const {
+  if (!authorization.starts_with(kBearer))
+    return Unauthenticated("BAD_TOKEN", "authorization is \"Bearer\" and a token");
+  absl::StatusOr<identity::BearerToken> token =
+      identity::BearerToken::Parse(authorization.substr(kBearer.size()));
+  if (!token.ok()) return Unauthenticated("BAD_TOKEN", base::Message(token.status()));
+  const std::shared_ptr<const Table> table = this->table();
+  if (table == nullptr) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "NO_TABLE",
+                           "this node has not learnt the cluster's tokens yet");
+  }
+  const auto found = table->tokens.find(identity::HashOfSecret(token->secret));
+  if (found == table->tokens.end())
+    return Unauthenticated("WRONG_TOKEN", "the cluster knows no such token");
+  const v1::BearerToken& known = found->second;
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::ScopeSet scopes, identity::ParseScopes(known.scopes()));
+  const identity::BearerTokenRecord record{.secret_hash = known.secret_hash(),
+                                           .name = known.name(),
+                                           .tenant = known.tenant(),
+                                           .scopes = scopes,
+                                           .expires = base::FromUnixMs(known.expires_unix_ms())};
+  ONEPIECE_RETURN_IF_ERROR(identity::CheckBearerToken(record, token->secret, clock_.WallNow()));
+  return Caller(
+      Shown::kToken,
+      identity::PrincipalSubject{
+          .cluster = cluster_, .name = known.name(), .tenant = known.tenant(), .scopes = scopes},
+      record.expires, known.app_id());
+}
+
+absl::Status Door::Check(std::string_view path, const Caller& caller) const {
+  const AccessRule* rule = rules_.Find(path);
+  if (rule == nullptr) {
+    return base::MakeError(absl::StatusCode::kUnimplemented, "METHOD_UNKNOWN",
+                           "this server has no method " + std::string(path));
+  }
+  return CheckAccess(*rule, caller);
+}
+
+Caller Door::CallerOf(const grpc::ServerContextBase& context) const {
+  const auto& metadata = context.client_metadata();
+  const auto token = metadata.find(kAuthorization);
+  absl::StatusOr<Caller> caller =
+      Identify(CertificateOf(*context.auth_context()),
+               token == metadata.end() ? std::string_view() : View(token->second));
+  return caller.ok() ? *std::move(caller) : Caller::Nobody();
+}
+
+std::shared_ptr<grpc::AuthMetadataProcessor> Door::MakeProcessor() {
+  return std::make_shared<Processor>(*this);
+}
+
+Caller CallerOf(const Door* door, const grpc::ServerContextBase& context) {
+  return door == nullptr ? Caller() : door->CallerOf(context);
+}
+
+}  // namespace onepiece::rpc
