@@ -1,16 +1,54 @@
 #include "cluster/cli/context.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
+#include "cluster/local/identities.h"
 
 namespace onepiece::cli {
 
+namespace {
+
+/// Whether people named this running cluster by the address of one of its processes.
+bool HasOneOf(const local::ClusterState& state, const std::vector<std::string>& addresses) {
+  return std::ranges::any_of(addresses, [&](const std::string& address) {
+    return std::ranges::count(state.nodemanagers, address) > 0 ||
+           std::ranges::count(state.processes, address, &local::ProcessRecord::address) > 0;
+  });
+}
+
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+}  // namespace
+
+absl::StatusOr<local::ClusterState> Context::FindCluster() const {
+  absl::StatusOr<local::ClusterState> here = local::FindCluster(data_dir);
+  const bool remote = !nodemanagers.empty() || !proxies.empty();
+  if (!remote && !here.ok()) return here.status();
+  const bool named =
+      here.ok() && (!remote || HasOneOf(*here, nodemanagers) || HasOneOf(*here, proxies));
+  std::string folder = identity;
+  if (folder.empty() && named) folder = here->identity;
+  if (folder.empty() && !named && IsFolder(data_dir + "/identity")) folder = data_dir + "/identity";
+  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(insecure ? "" : folder));
+  if (!remote) return here;
+  local::ClusterState state;
+  state.nodemanagers = nodemanagers;
+  state.identity = insecure ? "" : folder;
+  return state;
+}
+
 absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeClient() const {
+  ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state, FindCluster());
   client::ClientOptions options;
   options.nodemanagers = nodemanagers;
   options.proxies = proxies;
   if (options.nodemanagers.empty() && options.proxies.empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state, local::FindCluster(data_dir));
     options.nodemanagers = state.nodemanagers;
     // The supervisor knows the proxies, too. Jobs therefore need not wait until the NodeManager has
     // a leader.
@@ -31,6 +69,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeManagerClient() con
                            "--nodemanager HOST:PORT (" +
                                base::Message(state.status()) + ")");
   }
+  ONEPIECE_RETURN_IF_ERROR(FindCluster().status());
   client::ClientOptions options;
   options.nodemanagers = state->nodemanagers;
   options.proxies = proxies;

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/client/client.h"
+#include "cluster/local/data_dir.h"
 #include "cluster/terminal/output.h"
 
 namespace onepiece::cli {
@@ -25,7 +26,15 @@ class Context : public terminal::Output {
   std::string data_dir;
   std::vector<std::string> nodemanagers;
   std::vector<std::string> proxies;
+  std::string identity;   ///< Folder of a client certificate (--identity).
+  bool insecure = false;  ///< Show nothing, and check no server (--insecure).
 
+  /// Finds the cluster that --nodemanager or --data-dir names, and makes this process show it the
+  /// identity that --identity names, or else the one of DATA_DIR/identity. A remote cluster has
+  /// its NodeManagers only.
+  ///
+  /// Errors: UNAVAILABLE (no cluster runs), and those of local::ShowIdentity().
+  [[nodiscard]] absl::StatusOr<local::ClusterState> FindCluster() const;
   /// Makes a client of the cluster that --nodemanager, --proxy or --data-dir names.
   ///
   /// Errors: UNAVAILABLE (no cluster runs).

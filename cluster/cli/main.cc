@@ -6,6 +6,7 @@
 #include "cluster/cli/context.h"
 #include "cluster/cli/program.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/rpc/tls.h"
 #include "cluster/service/options.h"
 #include "cluster/terminal/exit_code.h"
 
@@ -28,6 +29,9 @@ void AddGlobalOptions(CLI::App& app, Context& context) {
       ->envname("ONEPIECE_PROXIES")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--identity", context.identity,
+                 "Folder of the client certificate to show (default: identity in --data-dir)")
+      ->envname("ONEPIECE_IDENTITY");
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
 }
 
@@ -60,6 +64,7 @@ void AddVerbs(CLI::App& app, Context& context) {
 }
 
 int Main(int argc, char** argv) {
+  rpc::RequireTls13();
   Context context;
   const std::vector<std::string> command_line(argv + 1, argv + argc);
   if (const auto call = FindProgramCall(command_line); call.has_value()) {

@@ -16,7 +16,8 @@ namespace onepiece::cli {
 namespace {
 
 /// The global options that take a value.
-constexpr std::array<const char*, 3> kClusterOptions = {"--data-dir", "--nodemanager", "--proxy"};
+constexpr std::array<const char*, 4> kClusterOptions = {"--data-dir", "--nodemanager", "--proxy",
+                                                        "--identity"};
 
 /// Returns how many words from `at` on are a global option that names a cluster, including its
 /// value.

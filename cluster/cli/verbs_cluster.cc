@@ -15,6 +15,7 @@
 #include "cluster/cli/verbs.h"
 #include "cluster/client/cluster_notes.h"
 #include "cluster/client/replicas.h"
+#include "cluster/identity/identity_folder.h"
 #include "cluster/local/control.h"
 #include "cluster/terminal/progress_bar.h"
 
@@ -46,12 +47,25 @@ void AddClusterOptions(CLI::App& verb, local::UpOptions& cluster) {
       ->check(CLI::Range(1, 16));
   verb.add_flag("--read-only", cluster.read_only,
                 "To be looked at only: jobs and changes are refused");
+  verb.add_flag("--insecure", cluster.insecure,
+                "No TLS, and every process of this host may do everything: for measuring");
+}
+
+constexpr char kInsecureNote[] =
+    "insecure: no TLS, and every process of this host may do everything";
+
+/// The files by which clients without the CLI meet the cluster; null when it is insecure.
+Json TlsDocument(const std::string& folder) {
+  if (folder.empty()) return nullptr;
+  const identity::IdentityFiles files = identity::FilesOf(folder, identity::kAdminName);
+  return {{"ca", files.authorities}, {"certificate", files.certificate}, {"key", files.key}};
 }
 
 Json UpDocument(const Context& context, const local::ClusterState& state) {
   return {{"cluster_id", state.cluster_id},
           {"data_dir", context.data_dir},
           {"fabric", state.fabric},
+          {"tls", TlsDocument(state.identity)},
           {"nodemanagers", state.nodemanagers},
           {"supervisor", {{"pid", state.supervisor.pid}}},
           {"processes", state.processes.size()}};
@@ -253,18 +267,13 @@ void AddNotes(const v1::Cluster& cluster, Json& document) {
   document["versions"] = Json::object();
   for (const auto& [version, nodes] : client::NodesByVersion(cluster))
     document["versions"][version] = nodes;
-  document["notes"] = client::NotesOn(cluster);
+  for (const std::string& note : client::NotesOn(cluster)) document["notes"].push_back(note);
 }
 
 int RunStatus(const Context& context) {
-  local::ClusterState state;
-  if (context.nodemanagers.empty()) {
-    auto found = local::FindCluster(context.data_dir);
-    if (!found.ok()) return context.Fail(found.status());
-    state = *std::move(found);
-  } else {
-    state.nodemanagers = context.nodemanagers;
-  }
+  absl::StatusOr<local::ClusterState> found = context.FindCluster();
+  if (!found.ok()) return context.Fail(found.status());
+  local::ClusterState state = *std::move(found);
   client::ClientOptions options;
   options.nodemanagers = state.nodemanagers;
   options.timeout = base::Scaled(std::chrono::seconds(5));
@@ -274,12 +283,16 @@ int RunStatus(const Context& context) {
   if (!cluster.ok() && state.processes.empty()) return context.Fail(cluster.status());
   if (cluster.ok()) state.cluster_id = cluster->cluster_id();
 
-  Json document = {{"cluster_id", state.cluster_id}, {"nodemanagers", state.nodemanagers}};
+  Json document = {{"cluster_id", state.cluster_id},
+                   {"nodemanagers", state.nodemanagers},
+                   {"notes", Json::array()}};
   if (state.supervisor.pid != 0) {
     document["data_dir"] = context.data_dir;
     document["supervisor"] = {{"pid", state.supervisor.pid}};
     document["fabric"] = state.fabric;
+    document["tls"] = TlsDocument(state.identity);
   }
+  const bool insecure = state.supervisor.pid != 0 && state.identity.empty();
   if (cluster.ok()) {
     AddNotes(*cluster, document);
     document["generation"] = base::GenerationOf(cluster->epoch());
@@ -295,6 +308,10 @@ int RunStatus(const Context& context) {
     text += RowText(row);
   }
   if (!state.fabric.empty()) text += "fabric " + state.fabric + "\n";
+  if (insecure) {
+    document["notes"].push_back(kInsecureNote);
+    text += std::string("! ") + kInsecureNote + "\n";
+  }
   if (cluster.ok()) {
     for (const std::string& note : client::NotesOn(*cluster)) text += "! " + note + "\n";
   }

@@ -46,13 +46,9 @@ absl::StatusOr<std::vector<history::Rule>> LoadRules() {
 }
 
 absl::StatusOr<session::ClusterAddress> FindTarget(const Context& context) {
+  ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state, context.FindCluster());
   session::ClusterAddress target;
-  target.nodemanagers = context.nodemanagers;
-  if (target.nodemanagers.empty()) {
-    ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state,
-                              local::FindCluster(context.data_dir));
-    target.nodemanagers = state.nodemanagers;
-  }
+  target.nodemanagers = state.nodemanagers;
   target.name = target.nodemanagers.front();
   return target;
 }

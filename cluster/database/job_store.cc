@@ -57,6 +57,7 @@ StoreShard::Wanted WantedBy(const v1::ListJobsRequest& request) {
     if (request.has_created_before() && created >= job::FromTimestamp(request.created_before())) {
       return false;
     }
+    if (!request.tenant().empty() && request.tenant() != job::TenantOf(job)) return false;
     return std::ranges::all_of(request.labels(), [&job](const auto& label) {
       const auto found = job.labels().find(label.first);
       return found != job.labels().end() && found->second == label.second;

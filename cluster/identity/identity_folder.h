@@ -37,6 +37,8 @@ absl::Status CheckIdentityName(const std::string& name);
 inline constexpr char kAuthorityName[] = "ca";
 /// That of a node's.
 inline constexpr char kNodeName[] = "node";
+/// That of the identity that a new cluster makes for its people. It has scope admin.
+inline constexpr char kAdminName[] = "admin";
 
 /// What a process shows of itself, and whom it believes.
 struct Identity {
@@ -74,6 +76,17 @@ absl::StatusOr<Authority> LoadAuthority(const std::string& folder);
 /// Errors: ALREADY_EXISTS (CA_EXISTS: it would replace another), and those of EnsureSecretFolder()
 /// and WriteSecretFile().
 absl::Status SaveAuthority(const std::string& folder, const Authority& authority);
+
+/// Writes the key of a CA whose certificate the folder has, for a node that signs.
+///
+/// Errors: those of EnsureSecretFolder() and WriteSecretFile().
+absl::Status SaveAuthorityKey(const std::string& folder, const Authority& authority);
+
+/// The name of the identity in a folder: of the only certificate with a key there, a CA's left out.
+/// Of several it is "admin", if that is one of them.
+///
+/// Errors: NOT_FOUND (NO_IDENTITY), INVALID_ARGUMENT (SEVERAL_IDENTITIES, which lists them).
+absl::StatusOr<std::string> NameIn(const std::string& folder);
 
 /// Reads what a file of an identity holds, with the file's name before each error's message.
 ///

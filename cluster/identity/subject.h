@@ -23,6 +23,10 @@ inline constexpr std::size_t kMaxSubjectBytes = 512;
 /// Every URI of ours begins so.
 inline constexpr std::string_view kUriScheme = "onepiece://";
 
+/// The tenant of jobs that are older than tenants, of the first admin, and of whoever calls an
+/// insecure cluster.
+inline constexpr char kDefaultTenant[] = "default";
+
 /// A process of the cluster.
 struct NodeSubject {
   std::string cluster;  ///< 1 to 64 letters, digits, '-' and '_'.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster/base/canonical_bytes.h"
+#include "cluster/identity/subject.h"
 
 namespace onepiece::job {
 namespace {
@@ -434,6 +435,11 @@ std::vector<const v1::WorkHolder*> LiveHolders(const JobRecord& record) {
 Job::State PublicState(const JobRecord& record) {
   const Job& job = record.job();
   return job.state() == Job::EXPIRED && job.result().fetched() ? Job::SUCCEEDED : job.state();
+}
+
+const std::string& TenantOf(const Job& job) {
+  static const std::string older(identity::kDefaultTenant);
+  return job.tenant().empty() ? older : job.tenant();
 }
 
 Job PublicJob(const JobRecord& record) {

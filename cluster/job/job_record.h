@@ -101,6 +101,9 @@ bool SameEnd(const v1::JobRecord& a, const v1::JobRecord& b);
 /// again because a stage before theirs has a larger attempt.
 std::vector<const v1::WorkHolder*> LiveHolders(const v1::JobRecord& record);
 
+/// Returns whose job it is.
+const std::string& TenantOf(const v1::Job& job);
+
 /// Returns the job as clients see it. A job that was fetched shows as SUCCEEDED even if its TTL
 /// ended first. Only SUCCEEDED jobs show a result.
 v1::Job PublicJob(const v1::JobRecord& record);

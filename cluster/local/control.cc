@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,7 +14,9 @@
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
 #include "cluster/config/yaml.h"
+#include "cluster/local/identities.h"
 #include "cluster/local/resources.h"
+#include "cluster/rpc/tls.h"
 
 namespace onepiece::local {
 namespace {
@@ -102,10 +105,19 @@ absl::StatusOr<SupervisorOptions> Plan(const UpOptions& options, const DataDir& 
   if (!options.fabric.empty()) config.set_fabric(options.fabric);
   if (options.nodemanagers != 0) config.set_nodemanagers(options.nodemanagers);
   if (options.workflow_sets != 0) config.set_workflow_sets(options.workflow_sets);
+  if (options.insecure) config.set_insecure(true);
   ONEPIECE_ASSIGN_OR_RETURN(const std::string cluster_id, ClusterId(dir));
   ONEPIECE_ASSIGN_OR_RETURN(supervisor.plan, MakePlan(config, dir, cluster_id));
   if (options.read_only) MakeReadOnly(supervisor.plan);
   return supervisor;
+}
+
+/// Gives the nodes and this process, which asks them, their identities.
+absl::Status Secure(const ClusterPlan& plan, const DataDir& dir) {
+  rpc::RequireTls13();
+  if (plan.insecure) return ShowIdentity("");
+  ONEPIECE_RETURN_IF_ERROR(PrepareIdentities(plan, dir, base::SystemClock().WallNow()));
+  return ShowIdentity(dir.Identity());
 }
 
 }  // namespace
@@ -121,6 +133,7 @@ absl::StatusOr<v1::LocalClusterConfig> LoadConfig(const std::string& config_file
 }
 
 absl::StatusOr<ClusterState> Up(const UpOptions& options) {
+  umask(S_IRWXG | S_IRWXO);
   ONEPIECE_ASSIGN_OR_RETURN(const DataDir dir, PrepareDataDir(options.data_dir));
   ONEPIECE_ASSIGN_OR_RETURN(const DataDirLock lock, DataDirLock::Acquire(dir));
   ONEPIECE_RETURN_IF_ERROR(
@@ -148,6 +161,7 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
                            {"--sets", std::to_string(options.workflow_sets)});
   }
   if (options.read_only) spawn.arguments.emplace_back("--read-only");
+  if (options.insecure) spawn.arguments.emplace_back("--insecure");
   spawn.output_path = dir.LogFile("supervisor");
   // A flock belongs to the open file and not to the process. So the supervisor goes on holding it
   // when this process closes its own descriptor.
@@ -170,10 +184,12 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
 
 absl::Status UpInForeground(const UpOptions& options,
                             const std::function<void(const ClusterState&)>& on_ready) {
+  umask(S_IRWXG | S_IRWXO);
   SupervisorSignals signals;
   ONEPIECE_ASSIGN_OR_RETURN(const DataDir dir, PrepareDataDir(options.data_dir));
   ONEPIECE_ASSIGN_OR_RETURN(const DataDirLock lock, DataDirLock::Acquire(dir));
   ONEPIECE_ASSIGN_OR_RETURN(SupervisorOptions supervisor_options, Plan(options, dir));
+  ONEPIECE_RETURN_IF_ERROR(Secure(supervisor_options.plan, dir));
   supervisor_options.on_progress = [&options](const Progress& progress) {
     if (options.on_progress) options.on_progress(progress);
     return true;
@@ -187,14 +203,17 @@ absl::Status UpInForeground(const UpOptions& options,
 }
 
 absl::Status Supervise(const UpOptions& options, int lock_fd, int report_fd) {
+  umask(S_IRWXG | S_IRWXO);
   SupervisorSignals signals;
   const DataDirLock lock = DataDirLock::Adopt(lock_fd);
   fcntl(report_fd, F_SETFD, FD_CLOEXEC);
   const DataDir dir{options.data_dir};
   auto supervisor_options = Plan(options, dir);
-  if (!supervisor_options.ok()) {
-    Tell(report_fd, {{"error", ToJson(supervisor_options.status())}});
-    return supervisor_options.status();
+  absl::Status prepared = supervisor_options.status();
+  if (prepared.ok()) prepared = Secure(supervisor_options->plan, dir);
+  if (!prepared.ok()) {
+    Tell(report_fd, {{"error", ToJson(prepared)}});
+    return prepared;
   }
   std::string last;
   supervisor_options->on_progress = [report_fd, &last](const Progress& progress) {

@@ -24,6 +24,7 @@ struct UpOptions {
   int nodemanagers = 0;     ///< Overrides the configuration's, unless it is 0.
   int workflow_sets = 0;    ///< Overrides the configuration's, unless it is 0.
   bool read_only = false;   ///< See MakeReadOnly().
+  bool insecure = false;    ///< No TLS: as in NodeConfig, for all nodes.
   std::function<void(const Progress&)> on_progress;
 };
 

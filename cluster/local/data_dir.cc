@@ -124,6 +124,7 @@ std::string ClusterState::ToJson() const {
   const json state = {
       {"cluster_id", cluster_id},
       {"fabric", fabric},
+      {"identity", identity},
       {"nodemanagers", nodemanagers},
       {"supervisor", {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}}},
       {"ready", ready},
@@ -137,6 +138,7 @@ absl::StatusOr<ClusterState> ClusterState::FromJson(std::string_view text) {
     ClusterState result;
     result.cluster_id = state.at("cluster_id").get<std::string>();
     result.fabric = state.value("fabric", "");
+    result.identity = state.value("identity", "");
     result.nodemanagers = state.at("nodemanagers").get<std::vector<std::string>>();
     const json& supervisor = state.at("supervisor");
     result.supervisor = {.pid = supervisor.value("pid", 0),

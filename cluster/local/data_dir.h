@@ -22,6 +22,7 @@ struct DataDir {
   [[nodiscard]] std::string RunDir() const { return path + "/run"; }
   [[nodiscard]] std::string LogDir() const { return path + "/logs"; }
   [[nodiscard]] std::string ConfigDir() const { return path + "/config"; }
+  [[nodiscard]] std::string Identity() const { return path + "/identity"; }
   [[nodiscard]] std::string ReadyFile(std::string_view node) const {
     return RunDir() + "/" + std::string(node) + ".json";
   }
@@ -71,6 +72,8 @@ struct ProcessRecord {
 struct ClusterState {
   std::string cluster_id;
   std::string fabric;  ///< URI.
+  /// The folder of the admin's identity. Empty: the cluster is insecure.
+  std::string identity;
   std::vector<std::string> nodemanagers;
   ProcessId supervisor;
   bool ready = false;

@@ -57,6 +57,7 @@ class Planner {
       : config_(config), dir_(dir) {
     plan_.cluster_id = cluster_id;
     plan_.fabric = FabricUri(config.fabric(), cluster_id);
+    plan_.insecure = config.insecure();
   }
 
   absl::StatusOr<ClusterPlan> Make() {
@@ -164,6 +165,8 @@ class Planner {
     node.set_workflow_set(set_);
     node.set_data_dir(dir_.path + "/" + node_id);
     node.set_ready_file(dir_.ReadyFile(node_id));
+    node.set_insecure(plan_.insecure);
+    if (!plan_.insecure) node.set_identity(dir_.Identity() + "/" + node_id);
     plan_.nodes.push_back({node_id, role, program, config, &node});
     return absl::OkStatus();
   }

@@ -25,6 +25,7 @@ struct NodePlan {
 struct ClusterPlan {
   std::string cluster_id;
   std::string fabric;            ///< The fabric's URI.
+  bool insecure = false;         ///< As in NodeConfig, for all nodes.
   std::size_t nodemanagers = 1;  ///< Replicas. Several replicas have fixed addresses.
   std::vector<NodePlan> nodes;   ///< The NodeManager's replicas first.
 };

@@ -157,6 +157,7 @@ Supervisor::Supervisor(SupervisorOptions options, SupervisorSignals& signals)
   }
   state_.cluster_id = options_.plan.cluster_id;
   state_.fabric = options_.plan.fabric;
+  if (!options_.plan.insecure) state_.identity = options_.dir.Identity();
   for (std::size_t i = 0; first_node() > 1 && i < first_node(); ++i)
     state_.nodemanagers.push_back(children_[i].plan.node->listen());
   state_.supervisor = Identify(getpid());

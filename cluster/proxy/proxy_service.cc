@@ -58,6 +58,12 @@ absl::StatusOr<base::Uid> UidOf(const std::string& name) {
   return *uid;
 }
 
+absl::Status ForeignApp(const std::string& app_id) {
+  return base::MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_APP",
+                         "this token is for jobs of application \"" + app_id + "\" only",
+                         {{"app_id", app_id}});
+}
+
 /// Gives "no such job" one reason, whichever database said it.
 absl::Status Unified(absl::Status status) {
   if (status.code() == absl::StatusCode::kNotFound &&
@@ -95,6 +101,7 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
                   records, outbox, monitor_, channels_, metrics, spans, clock),
       fetches_({.max_streams = kFetchPlaces}, clock),
       results_(records),
+      owners_(records),
       read_threads_(kReadThreads),
       watch_places_({.places = options_.watches,
                      .reason = "TOO_MANY_WATCHERS",
@@ -121,6 +128,7 @@ void ProxyService::Follow(const v1::ProxyLimits& limits) {
 
 void ProxyService::Stop() {
   stopping_.request_stop();
+  owners_.Stop();
   watches_.Stop();
   submission_.Stop();
   if (follower_.joinable()) {
@@ -133,29 +141,47 @@ grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
                                      const v1::SubmitJobRequest* request, v1::Job* response) {
   if (options_.read_only && !request->validate_only()) return rpc::RefuseReadOnly();
   const bool repeated = context->client_metadata().contains(rpc::kRepeated);
-  absl::StatusOr<v1::Job> job = submission_.StartJob(*request, repeated);
+  const rpc::Caller caller = rpc::CallerOf(options_.door, *context);
+  if (!caller.app_id().empty() && caller.app_id() != request->app_id())
+    return rpc::ToGrpc(ForeignApp(caller.app_id()));
+  absl::StatusOr<v1::Job> job =
+      submission_.StartJob(*request, SubmitterOf(caller, *request), repeated);
   if (job.ok()) job = Present(*std::move(job));
   return Answer(std::move(job), response);
 }
 
-grpc::Status ProxyService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status ProxyService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                   v1::Job* response) {
+  const rpc::Caller caller = rpc::CallerOf(options_.door, *context);
   if (request->name().starts_with(rpc::kRequestNamePrefix)) {
     const std::string request_id = request->name().substr(rpc::kRequestNamePrefix.size());
     if (!base::Uid::Parse(request_id).has_value()) return rpc::ToGrpc(BadName());
-    return Answer(submission_.LookUp(request_id), response);
+    return Answer(submission_.LookUp(caller.tenant(), request_id), response);
   }
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  // A program that may only submit learns of a request id whether it is taken, and nothing else.
+  if (!caller.Has(identity::Scope::kReadOwn)) {
+    return rpc::ToGrpc(base::MakeError(absl::StatusCode::kPermissionDenied, "MISSING_SCOPE",
+                                       caller.name() + " lacks scope read-own",
+                                       {{"scope", "read-own"}}));
+  }
   const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);
   if (!record.ok()) return rpc::ToGrpc(Unified(record.status()));
+  owners_.Note(*uid, record->job());
+  if (!MayKnow(caller, record->job(), Intent::kSee)) return rpc::ToGrpc(JobUnknown(*uid));
   *response = Present(job::PublicJob(*record));
   return grpc::Status::OK;
 }
 
-grpc::Status ProxyService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status ProxyService::ListJobs(grpc::ServerContext* context,
+                                    const v1::ListJobsRequest* request,
                                     v1::ListJobsResponse* response) {
-  absl::StatusOr<v1::ListJobsResponse> page = records_.List(*request);
+  const rpc::Caller caller = rpc::CallerOf(options_.door, *context);
+  v1::ListJobsRequest asked = *request;
+  if (!caller.Has(identity::Scope::kRead)) asked.set_tenant(caller.tenant());
+  if (!caller.app_id().empty()) asked.set_app_id(caller.app_id());
+  absl::StatusOr<v1::ListJobsResponse> page = records_.List(asked);
   if (page.ok()) {
     for (v1::Job& job : *page->mutable_jobs()) job = Present(std::move(job));
   }
@@ -186,11 +212,22 @@ absl::StatusOr<v1::Job> ProxyService::Cancel(const base::Uid& uid) {
   return Present(job::PublicJob(record));
 }
 
-grpc::Status ProxyService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
-                                     v1::Job* response) {
+absl::Status ProxyService::CheckOwner(const grpc::ServerContext& context, const base::Uid& uid,
+                                      Intent intent) {
+  const rpc::Caller caller = rpc::CallerOf(options_.door, context);
+  if (const auto known = owners_.Known(caller, uid, intent); known) return *known;
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::JobRecord record, records_.Get(uid));
+  owners_.Note(uid, record.job());
+  return MayKnow(caller, record.job(), intent) ? absl::OkStatus() : JobUnknown(uid);
+}
+
+grpc::Status ProxyService::CancelJob(grpc::ServerContext* context,
+                                     const v1::CancelJobRequest* request, v1::Job* response) {
   if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  if (const absl::Status own = CheckOwner(*context, *uid, Intent::kChange); !own.ok())
+    return rpc::ToGrpc(Unified(own));
   return Answer(Cancel(*uid), response);
 }
 
@@ -205,7 +242,16 @@ grpc::ServerWriteReactor<v1::Job>* ProxyService::WatchJob(grpc::CallbackServerCo
     rpc::StreamShares::Place place;
     std::shared_ptr<void> part;
   };
-  stream->Keep(std::make_shared<Held>(Held{*std::move(place), watches_.Add(*uid, stream)}));
+  const auto held = std::make_shared<Held>(Held{*std::move(place), nullptr});
+  stream->Keep(held);
+  owners_.Check(rpc::CallerOf(options_.door, *context), *uid, Intent::kSee,
+                [this, uid = *uid, stream, held](const absl::Status& may) {
+                  if (may.ok()) {
+                    held->part = watches_.Add(uid, stream);
+                  } else {
+                    stream->End(Unified(may));
+                  }
+                });
   return stream.get();
 }
 
@@ -231,26 +277,38 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* ProxyService::FetchResult(
                                   .offset_bytes = request->offset_bytes(),
                                   .limit_bytes = request->limit_bytes()});
   const auto stream = rpc::PartStream::Begin(std::move(place), relay);
-  relay->Start(stream, stopping_.get_token());
+  owners_.Check(rpc::CallerOf(options_.door, *context), *uid, Intent::kSee,
+                [this, relay, stream](const absl::Status& may) {
+                  if (may.ok()) {
+                    relay->Start(stream, stopping_.get_token());
+                  } else {
+                    stream->End(Unified(may));
+                  }
+                });
   return stream->reactor();
 }
 
-grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext*,
+grpc::Status ProxyService::AcknowledgeResult(grpc::ServerContext* context,
                                              const v1::AcknowledgeResultRequest* request,
                                              v1::Job* response) {
   if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  if (const absl::Status own = CheckOwner(*context, *uid, Intent::kChange); !own.ok())
+    return rpc::ToGrpc(Unified(own));
   absl::StatusOr<v1::Job> job = records_.Acknowledge(*uid);
   if (job.ok()) *job = Present(*std::move(job));
   return Answer(std::move(job), response);
 }
 
-grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+grpc::Status ProxyService::DeleteJob(grpc::ServerContext* context,
+                                     const v1::DeleteJobRequest* request,
                                      google::protobuf::Empty*) {
   if (options_.read_only) return rpc::RefuseReadOnly();
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  if (const absl::Status own = CheckOwner(*context, *uid, Intent::kChange); !own.ok())
+    return rpc::ToGrpc(Unified(own));
   // Delete() would end the job in the record only, and the instances would compute on for nobody.
   const absl::StatusOr<v1::JobRecord> record = records_.Get(*uid);
   if (record.ok() && !job::IsTerminal(record->job().state())) {
@@ -262,10 +320,13 @@ grpc::Status ProxyService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRe
   return rpc::ToGrpc(Unified(records_.Delete(*uid)));
 }
 
-grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTraceRequest* request,
+grpc::Status ProxyService::GetJobTrace(grpc::ServerContext* context,
+                                       const v1::GetJobTraceRequest* request,
                                        v1::GetJobTraceResponse* response) {
   const absl::StatusOr<base::Uid> uid = UidOf(request->name());
   if (!uid.ok()) return rpc::ToGrpc(uid.status());
+  if (const absl::Status own = CheckOwner(*context, *uid, Intent::kSee); !own.ok())
+    return rpc::ToGrpc(Unified(own));
   const std::shared_ptr<const node::Routing> routing = view_.routing();
   const auto& alive = routing->table().alive();
   const std::vector<v1::Endpoint> endpoints(alive.begin(), alive.end());
@@ -293,6 +354,7 @@ grpc::Status ProxyService::GetJobTrace(grpc::ServerContext*, const v1::GetJobTra
 v1::Job ProxyService::Present(v1::Job job) {
   job::SortTimings(view_.routing()->FindWorkflow(job.app_id()), job);
   const auto uid = base::Uid::Parse(job.uid());
+  if (uid.has_value()) owners_.Note(*uid, job);
   if (!uid.has_value() || !job::IsTerminal(job.state())) return job;
   monitor_.End(*uid, PriceOf(job));
   if (options_.direct_fetch != nullptr) options_.direct_fetch->Note(*uid, job);

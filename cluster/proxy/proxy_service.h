@@ -18,6 +18,7 @@
 #include "cluster/node/result_fetches.h"
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/direct_fetch.h"
+#include "cluster/proxy/job_owners.h"
 #include "cluster/proxy/job_watches.h"
 #include "cluster/proxy/read_threads.h"
 #include "cluster/proxy/submission.h"
@@ -103,6 +104,8 @@ class ProxyService final
 
  private:
   absl::StatusOr<v1::Job> Cancel(const base::Uid& uid);
+  // OK when the caller may know of the job.
+  absl::Status CheckOwner(const grpc::ServerContext& context, const base::Uid& uid, Intent intent);
   v1::Job Present(v1::Job job);
   void ShowLevels();
   void FollowJobs(const std::stop_token& stop);
@@ -119,6 +122,7 @@ class ProxyService final
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.
   rpc::StreamGuard fetches_;
   node::ResultFetches results_;
+  JobOwners owners_;
   ReadThreads read_threads_;  // After what their work uses.
   rpc::StreamShares watch_places_;
   JobWatches watches_;

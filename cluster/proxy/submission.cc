@@ -174,12 +174,18 @@ absl::Status NotRegistered() {
 
 }  // namespace
 
-base::Uid MakeUid(std::string_view cluster_secret, std::string_view request_id,
-                  base::WallTime now) {
+base::Uid MakeUid(std::string_view cluster_secret, std::string_view tenant,
+                  std::string_view request_id, base::WallTime now) {
   if (request_id.empty()) return base::Uid::Generate(base::ToUnixMs(now));
   // A UUID may be written in either case, and the same id must give the same job.
   const auto parsed = base::Uid::Parse(request_id);
-  const std::string canonical = parsed.has_value() ? parsed->ToString() : std::string(request_id);
+  std::string canonical = parsed.has_value() ? parsed->ToString() : std::string(request_id);
+  // Jobs of the default tenant keep the uids that they had before there were tenants, so that a
+  // request that is repeated over an upgrade finds its job. No tenant's name has a NUL.
+  if (tenant != identity::kDefaultTenant) {
+    canonical += '\0';
+    canonical += tenant;
+  }
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac;
   unsigned int mac_bytes = 0;
   const unsigned char* made =
@@ -227,14 +233,20 @@ base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflo
                                                                 : kDefaultDeadlineS);
 }
 
+Submitter SubmitterOf(const rpc::Caller& caller, const v1::SubmitJobRequest& request) {
+  const auto label = request.labels().find("tenant");
+  const bool labelled = caller.insecure() && label != request.labels().end();
+  return {.tenant = caller.tenant(), .share = labelled ? label->second : caller.tenant()};
+}
+
 admission::AdmissionRequest AdmissionOf(const v1::SubmitJobRequest& request,
-                                        const v1::Workflow& workflow, const workflow::Graph& graph,
-                                        const base::Uid& uid, base::WallTime now) {
+                                        const std::string& share, const v1::Workflow& workflow,
+                                        const workflow::Graph& graph, const base::Uid& uid,
+                                        base::WallTime now) {
   admission::AdmissionRequest asked;
   asked.uid = uid;
   asked.app_id = workflow.app_id();
-  if (const auto tenant = request.labels().find(kTenantLabel); tenant != request.labels().end())
-    asked.tenant = tenant->second;
+  asked.tenant = share;
   asked.priority = request.priority();
   asked.deadline = now + DeadlineOf(request, workflow);
   asked.stages.reserve(static_cast<std::size_t>(workflow.stages_size()));
@@ -277,14 +289,16 @@ std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests&
   return base::Sha256Hex(base::CanonicalBytes(asked));
 }
 
-v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                         const base::Uid& uid, base::WallTime now, std::string_view workflow_set) {
+v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const std::string& tenant,
+                         const v1::Workflow& workflow, const base::Uid& uid, base::WallTime now,
+                         std::string_view workflow_set) {
   ONEPIECE_CHECK(workflow.stages_size() > 0);
   v1::JobRecord record;
   v1::Job& job = *record.mutable_job();
   job.set_uid(uid.ToString());
   job.set_name("jobs/" + job.uid());
   job.set_app_id(workflow.app_id());
+  job.set_tenant(tenant);
   job.set_state(v1::Job::QUEUED);
   job.set_stage(workflow.stages(0).stage());
   job.set_stage_count(workflow.stages_size());
@@ -347,14 +361,16 @@ Submission::Submission(const node::ClusterView& view, SubmissionOptions options,
       inputs_(options_.max_input_bytes),
       look_ups_(kLookUpsAtOnce) {}
 
-absl::StatusOr<v1::Job> Submission::StartJob(const v1::SubmitJobRequest& request, bool repeated) {
+absl::StatusOr<v1::Job> Submission::StartJob(const v1::SubmitJobRequest& request,
+                                             const Submitter& who, bool repeated) {
   const base::MonotonicTime start = clock_.Now();
-  absl::StatusOr<v1::Job> job = Decide(request, repeated);
+  absl::StatusOr<v1::Job> job = Decide(request, who, repeated);
   CountDecision(job.status(), clock_.Now() - start);
   return job;
 }
 
-absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request, bool repeated) {
+absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request,
+                                           const Submitter& who, bool repeated) {
   const std::shared_ptr<const node::Routing> routing = view_.routing();
   const v1::Workflow* workflow = routing->FindWorkflow(request.app_id());
   if (workflow == nullptr || workflow->stages_size() == 0) {
@@ -365,6 +381,7 @@ absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request, 
   }
   ONEPIECE_RETURN_IF_ERROR(CheckEnvelope(request));
   Order order{.request = request,
+              .who = who,
               .routing = routing,
               .workflow = *workflow,
               .start = clock_.WallNow(),
@@ -372,10 +389,10 @@ absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request, 
   if (request.validate_only()) return Validate(order);
   const std::string secret = view_.cluster_secret();
   if (secret.empty()) return NotRegistered();
-  order.uid = MakeUid(secret, request.request_id(), order.start);
+  order.uid = MakeUid(secret, who.tenant, request.request_id(), order.start);
   // A rejection must stay cheap, so the inputs are still untouched and the parameters unchecked.
   const absl::Status admitted = monitor_.Admit(AdmissionOf(
-      request, *workflow, routing->GraphOf(workflow->app_id()), order.uid, order.start));
+      request, who.share, *workflow, routing->GraphOf(workflow->app_id()), order.uid, order.start));
   if (!admitted.ok()) {
     const absl::Status why = ExplainRefusal(admitted, *routing, *workflow);
     return repeated ? FindKnown(order, why) : why;
@@ -399,7 +416,8 @@ absl::Status Submission::Prepare(Order& order) {
     ONEPIECE_RETURN_IF_ERROR(CheckEntrances(*view_.routing(), order.workflow.app_id()));
   ONEPIECE_ASSIGN_OR_RETURN(order.parameters,
                             workflow::CheckParameters(order.workflow, request.parameters()));
-  order.wanted = MakeRecord(request, order.workflow, order.uid, order.start, options_.workflow_set);
+  order.wanted = MakeRecord(request, order.who.tenant, order.workflow, order.uid, order.start,
+                            options_.workflow_set);
   return absl::OkStatus();
 }
 
@@ -633,11 +651,12 @@ absl::StatusOr<v1::JobRecord> Submission::AwaitHolder(v1::JobRecord record) {
   return record;
 }
 
-absl::StatusOr<v1::Job> Submission::LookUp(const std::string& request_id) {
+absl::StatusOr<v1::Job> Submission::LookUp(const std::string& tenant,
+                                           const std::string& request_id) {
   const std::string secret = view_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   absl::StatusOr<v1::JobRecord> record =
-      records_.Get(MakeUid(secret, request_id, clock_.WallNow()));
+      records_.Get(MakeUid(secret, tenant, request_id, clock_.WallNow()));
   if (record.ok()) record = AwaitHolder(*std::move(record));
   // A deleted job is known. If this call said that it is not, another set would make it again.
   if (!record.ok() && !base::GetReason(record.status()).metadata.contains("deleted"))

@@ -23,6 +23,7 @@
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
 #include "cluster/proxy/start_claim.h"
+#include "cluster/rpc/caller.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
 #include "cluster/workflow/graph.h"
@@ -33,10 +34,12 @@
 
 namespace onepiece::proxy {
 
-/// Returns the uid of a job. It is made of the request id and the cluster's secret, so that every
-/// proxy finds the same job for the same request id and nobody else can guess it (UUIDv8, RFC
-/// 9562). Without a request id it is a fresh UUIDv7.
-base::Uid MakeUid(std::string_view cluster_secret, std::string_view request_id, base::WallTime now);
+/// Returns the uid of a job. It is made of the tenant, the request id and the cluster's secret. So
+/// every proxy finds the same job for the same request id, tenants that choose one id neither
+/// collide nor learn of each other, and nobody else can guess it (UUIDv8, RFC 9562). Without a
+/// request id it is a fresh UUIDv7.
+base::Uid MakeUid(std::string_view cluster_secret, std::string_view tenant,
+                  std::string_view request_id, base::WallTime now);
 
 /// Checks everything that needs no schema: request_id, priority, labels, deadline, number and size
 /// of parameters.
@@ -48,13 +51,21 @@ absl::Status CheckEnvelope(const v1::SubmitJobRequest& request);
 /// Returns how long the job may take: as the request says, or the application's default.
 base::Duration DeadlineOf(const v1::SubmitJobRequest& request, const v1::Workflow& workflow);
 
-/// The label of a request that names its tenant.
-inline constexpr char kTenantLabel[] = "tenant";
+/// Who submits a job.
+struct Submitter {
+  std::string tenant;  ///< Whose job it is.
+  /// Whose share of the capacity the job takes: the tenant's. An insecure cluster believes the
+  /// request's label "tenant".
+  std::string share;
+};
+Submitter SubmitterOf(const rpc::Caller& caller, const v1::SubmitJobRequest& request);
+
 /// Returns what the request monitor judges by. Neither checks the parameters nor touches the
 /// inputs. REQUIRES: CheckEnvelope passed.
 admission::AdmissionRequest AdmissionOf(const v1::SubmitJobRequest& request,
-                                        const v1::Workflow& workflow, const workflow::Graph& graph,
-                                        const base::Uid& uid, base::WallTime now);
+                                        const std::string& share, const v1::Workflow& workflow,
+                                        const workflow::Graph& graph, const base::Uid& uid,
+                                        base::WallTime now);
 
 using InputDigests = google::protobuf::RepeatedPtrField<v1::InputDigest>;
 
@@ -68,8 +79,9 @@ std::string Fingerprint(const v1::SubmitJobRequest& request, const InputDigests&
 
 /// Returns the record of a new job, QUEUED at the first stage. REQUIRES: CheckEnvelope passed, and
 /// the workflow has stages.
-v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const v1::Workflow& workflow,
-                         const base::Uid& uid, base::WallTime now, std::string_view workflow_set);
+v1::JobRecord MakeRecord(const v1::SubmitJobRequest& request, const std::string& tenant,
+                         const v1::Workflow& workflow, const base::Uid& uid, base::WallTime now,
+                         std::string_view workflow_set);
 
 /// Returns the message that starts the recorded job, with its inputs as artifacts.
 ///
@@ -109,15 +121,16 @@ class Submission {
              node::Outbox& outbox, admission::RequestMonitor& monitor, ChannelCache& channels,
              telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
 
-  /// Returns the job, started now or known before. With validate_only nothing is made, and the job
-  /// has no name. `repeated`: the client may have asked before.
+  /// Returns the tenant's job, started now or known before. With validate_only nothing is made, and
+  /// the job has no name. `repeated`: the client may have asked before.
   ///
   /// Errors: those of GenerationService.SubmitJob.
-  absl::StatusOr<v1::Job> StartJob(const v1::SubmitJobRequest& request, bool repeated);
-  /// Returns which workflow set has the job of this request id, a UUID.
+  absl::StatusOr<v1::Job> StartJob(const v1::SubmitJobRequest& request, const Submitter& who,
+                                   bool repeated);
+  /// Returns which workflow set has the tenant's job of this request id, a UUID.
   ///
   /// Errors: NOT_FOUND: this set does not have the job, or nobody computes it here. UNAVAILABLE.
-  absl::StatusOr<v1::Job> LookUp(const std::string& request_id);
+  absl::StatusOr<v1::Job> LookUp(const std::string& tenant, const std::string& request_id);
   /// Ends waits, now and later. Idempotent.
   void Stop() { stopping_.request_stop(); }
 
@@ -125,6 +138,7 @@ class Submission {
   /// One request on its way.
   struct Order {
     const v1::SubmitJobRequest& request;
+    const Submitter& who;
     std::shared_ptr<const node::Routing> routing;  // Keeps `workflow` alive.
     const v1::Workflow& workflow;
     base::WallTime start;
@@ -136,7 +150,8 @@ class Submission {
     bool begun = false;  // This call has begun the job.
   };
 
-  absl::StatusOr<v1::Job> Decide(const v1::SubmitJobRequest& request, bool repeated);
+  absl::StatusOr<v1::Job> Decide(const v1::SubmitJobRequest& request, const Submitter& who,
+                                 bool repeated);
   absl::Status Prepare(Order& order);
   absl::StatusOr<v1::Job> Validate(Order& order);
   absl::StatusOr<v1::Job> Admit(Order& order);

@@ -6,7 +6,7 @@ namespace onepiece::rpc {
 namespace {
 
 const std::string& DefaultTenant() {
-  static const std::string tenant(kDefaultTenant);
+  static const std::string tenant(identity::kDefaultTenant);
   return tenant;
 }
 

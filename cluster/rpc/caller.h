@@ -12,9 +12,6 @@
 
 namespace onepiece::rpc {
 
-/// The tenant of jobs that are older than tenants, and of whoever calls an insecure cluster.
-inline constexpr char kDefaultTenant[] = "default";
-
 /// How a caller showed who it is.
 enum class Shown {
   kInsecure,  ///< It need not: the server is insecure, and everybody may do everything.
@@ -53,10 +50,10 @@ class Caller {
   [[nodiscard]] const identity::PrincipalSubject* principal() const;
   /// What it may do. Insecure callers may do everything, nodes have no scopes.
   [[nodiscard]] bool Has(identity::Scope scope) const;
-  /// Whose jobs its own are: a principal's tenant, else kDefaultTenant.
+  /// Whose jobs its own are: a principal's tenant, else identity::kDefaultTenant.
   [[nodiscard]] const std::string& tenant() const;
   /// Whether it may see the jobs of `tenant`: its own ones, and with scope read all. An empty
-  /// `tenant` means kDefaultTenant.
+  /// `tenant` means identity::kDefaultTenant.
   [[nodiscard]] bool MaySee(const std::string& tenant) const;
   /// Whether it may cancel and delete the jobs of `tenant`: its own ones, and with scope operate
   /// all.

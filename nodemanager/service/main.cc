@@ -160,6 +160,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
       {.watches = {.available_level = [&] { return log->Status().common_version(); }},
        .addresses = [&] { return log->Addresses(); },
        .read_only = config.node().read_only(),
+       .door = host.door(),
        .dial_limit = base::Scaled(kDialLimit)},
       clock);
   ElasticityService elasticity(controller, config.node().read_only());

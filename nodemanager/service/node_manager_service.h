@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/stream_shares.h"
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/reachability.h"
@@ -22,6 +23,8 @@ struct NodeManagerServiceOptions {
   /// REQUIRES: set.
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
+  /// Borrowed. Says who calls. Null: the NodeManager is insecure, and so are its nodes.
+  const rpc::Door* door = nullptr;
   /// How many registrations may be under way, because each holds a thread of the server while an
   /// address is dialled and while its commit waits. A host gets another one while it holds fewer
   /// than are free, so one host alone gets half of them, and however many registrations a second
@@ -64,7 +67,7 @@ class NodeManagerService final
                         .reason = "REGISTRATIONS_BUSY",
                         .what = "registrations",
                         .advice = "ask again"}),
-        reachability_(options_.dial_limit, clock),
+        reachability_(options_.dial_limit, options_.door != nullptr, clock),
         watches_(controller, std::move(stopping), options_.watches, clock) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }

@@ -32,9 +32,10 @@ class Reachability {
   static constexpr base::Duration kRemembered = std::chrono::seconds(10);
   static constexpr std::size_t kMaxRemembered = 8192;
 
-  /// An address has `limit` for its answer. 0: nothing is dialled, and all are good. `clock` says
-  /// for how long addresses are remembered.
-  Reachability(base::Duration limit, base::Clock& clock) : limit_(limit), clock_(clock) {}
+  /// An address has `limit` for its answer. 0: nothing is dialled, and all are good. `tls`:
+  /// nodes speak TLS. `clock` says for how long addresses are remembered.
+  Reachability(base::Duration limit, bool tls, base::Clock& clock)
+      : limit_(limit), tls_(tls), clock_(clock) {}
 
   /// Errors: FAILED_PRECONDITION (UNREACHABLE_ADDRESS), which names the address and says what to do
   /// about it.
@@ -52,6 +53,7 @@ class Reachability {
   void Remember(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const base::Duration limit_;
+  const bool tls_;
   base::Clock& clock_;
   mutable base::Mutex mutex_;
   base::CondVar ended_;

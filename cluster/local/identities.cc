@@ -1,0 +1,110 @@
+#include "cluster/local/identities.h"
+
+#include <filesystem>
+
+#include "cluster/base/status.h"
+#include "cluster/identity/authority.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/identity/signing_request.h"
+#include "cluster/rpc/caller.h"
+#include "cluster/rpc/channel.h"
+#include "cluster/rpc/tls.h"
+
+namespace onepiece::local {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+absl::StatusOr<identity::Authority> EnsureAuthority(const std::string& folder,
+                                                    const std::string& cluster,
+                                                    base::WallTime now) {
+  if (Exists(folder + "/ca.key")) return identity::LoadAuthority(folder);
+  ONEPIECE_ASSIGN_OR_RETURN(identity::Authority authority,
+                            identity::Authority::Create(cluster, now));
+  ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthority(folder, authority));
+  return authority;
+}
+
+/// Whether the identity is there and good for a while. Files that others may read, and files that
+/// are no identity, are errors: nothing is replaced that people may want to look at.
+absl::StatusOr<bool> IsGood(const std::string& folder, const std::string& name,
+                            const identity::Subject& subject, const identity::Authority& authority,
+                            base::WallTime now) {
+  if (!Exists(identity::FilesOf(folder, name).certificate)) return false;
+  const absl::StatusOr<identity::Identity> own = identity::LoadIdentity(folder, name, now);
+  if (own.ok()) {
+    // Nodes of the last run may have followed a rotation, and that run's state is gone.
+    const bool same_ca = own->authorities.ToPem() == authority.certificate().ToPem();
+    return same_ca && own->subject == subject && now < own->certificate.RenewalTime();
+  }
+  // A certificate that has ended, or that another CA signed, is replaced. So are files that were
+  // written in part.
+  if (absl::IsUnauthenticated(own.status()) ||
+      base::GetReason(own.status()).reason == "KEY_MISMATCH") {
+    return false;
+  }
+  return own.status();
+}
+
+absl::Status EnsureIdentity(const std::string& folder, const std::string& name,
+                            const identity::Subject& subject, const identity::Authority& authority,
+                            base::WallTime now) {
+  ONEPIECE_ASSIGN_OR_RETURN(const bool good, IsGood(folder, name, subject, authority, now));
+  if (good) return absl::OkStatus();
+  const identity::PrivateKey key = identity::PrivateKey::Generate();
+  identity::IssueOptions options;
+  options.hosts = {"localhost", "127.0.0.1", "::1"};
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const identity::Certificate certificate,
+      authority.Issue(identity::SigningRequest::Make(key), subject, now, options));
+  return identity::SaveIdentity(folder, name, key, certificate,
+                                identity::TrustBundle(authority.certificate()));
+}
+
+absl::StatusOr<identity::Subject> SubjectOf(const NodePlan& node, const std::string& cluster) {
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Role role, identity::ParseRole(node.role));
+  return identity::NodeSubject{.cluster = cluster, .id = node.node_id, .roles = {role}};
+}
+
+}  // namespace
+
+absl::Status PrepareIdentities(const ClusterPlan& plan, const DataDir& dir, base::WallTime now) {
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Authority authority,
+                            EnsureAuthority(dir.Identity(), plan.cluster_id, now));
+  ONEPIECE_RETURN_IF_ERROR(
+      EnsureIdentity(dir.Identity(), identity::kAdminName,
+                     identity::PrincipalSubject{.cluster = plan.cluster_id,
+                                                .name = identity::kAdminName,
+                                                .tenant = identity::kDefaultTenant,
+                                                .scopes = {identity::Scope::kAdmin}},
+                     authority, now));
+  for (const NodePlan& node : plan.nodes) {
+    ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(node, plan.cluster_id));
+    const std::string& folder = node.node->identity();
+    ONEPIECE_RETURN_IF_ERROR(EnsureIdentity(folder, identity::kNodeName, subject, authority, now));
+    const bool first = &node == &plan.nodes.front();
+    if (first && !Exists(folder + "/ca.key"))
+      ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthorityKey(folder, authority));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShowIdentity(const std::string& folder) {
+  if (folder.empty()) {
+    rpc::UseCredentials(nullptr);
+    return absl::OkStatus();
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string name, identity::NameIn(folder));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      auto credentials, rpc::MakeChannelCredentials({.folder = folder, .name = name, .roles = {}},
+                                                    base::SystemClock()));
+  rpc::UseCredentials(std::move(credentials));
+  return absl::OkStatus();
+}
+
+}  // namespace onepiece::local
