@@ -50,6 +50,7 @@ class TargetDialog : public QDialog {
       : QDialog(parent),
         name_(new QLineEdit(QString::fromStdString(target.name), this)),
         addresses_(new QLineEdit(this)),
+        identity_(new QLineEdit(QString::fromStdString(target.identity), this)),
         production_(new QCheckBox(
             QObject::tr("Production: show a red band, and ask for the name before risky changes"),
             this)),
@@ -65,6 +66,9 @@ class TargetDialog : public QDialog {
     auto* form = new QFormLayout(this);
     form->addRow(QObject::tr("Name"), name_);
     form->addRow(QObject::tr("NodeManagers"), addresses_);
+    identity_->setPlaceholderText(
+        QObject::tr("Folder of your certificate; empty for an insecure cluster"));
+    form->addRow(QObject::tr("Identity"), identity_);
     form->addRow(production_);
     form->addRow(why_);
     form->addRow(buttons_);
@@ -77,7 +81,7 @@ class TargetDialog : public QDialog {
   }
   [[nodiscard]] session::ClusterAddress target() const {
     return {name_->text().trimmed().toStdString(), ParseAddresses(addresses_->text(), nullptr),
-            production_->isChecked()};
+            production_->isChecked(), identity_->text().trimmed().toStdString()};
   }
 
  private:
@@ -91,7 +95,7 @@ class TargetDialog : public QDialog {
     buttons_->button(QDialogButtonBox::Ok)->setEnabled(well);
   }
 
-  QLineEdit *name_, *addresses_;
+  QLineEdit *name_, *addresses_, *identity_;
   QCheckBox* production_;
   QLabel* why_;
   QDialogButtonBox* buttons_;

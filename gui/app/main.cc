@@ -19,6 +19,7 @@
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
+#include "cluster/rpc/tls.h"
 #include "cluster/service/options.h"
 #include "gui/app/main_window.h"
 #include "gui/app/theme.h"
@@ -29,6 +30,7 @@ using namespace onepiece;
 
 struct Arguments {
   std::vector<std::string> nodemanagers;
+  std::string identity;
   std::string data_dir, recording, settings, theme;
 };
 
@@ -65,11 +67,12 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
   if (!arguments.recording.empty()) {
     window.OpenRecording(QString::fromStdString(arguments.recording));
   } else if (!arguments.nodemanagers.empty()) {
-    window.Connect({arguments.nodemanagers.front(), arguments.nodemanagers, false});
+    window.Connect(
+        {arguments.nodemanagers.front(), arguments.nodemanagers, false, arguments.identity});
   } else if (!arguments.data_dir.empty()) {
     const auto state = local::FindCluster(arguments.data_dir);
     if (state.ok()) {
-      window.Connect({state->cluster_id, state->nodemanagers, false});
+      window.Connect({state->cluster_id, state->nodemanagers, false, state->identity});
     } else {
       std::cerr << "onepiece-console: " << base::Message(state.status()) << std::endl;
     }
@@ -80,7 +83,7 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
                                    });
     if (last != settings.connections.end()) return window.Connect(*last);
     const auto here = local::FindCluster(service::DefaultStateDir());
-    if (here.ok()) window.Connect({here->cluster_id, here->nodemanagers, false});
+    if (here.ok()) window.Connect({here->cluster_id, here->nodemanagers, false, here->identity});
   }
 }
 
@@ -96,6 +99,10 @@ int main(int argc, char** argv) {
       ->envname("ONEPIECE_NODEMANAGER")
       ->delimiter(',')
       ->allow_extra_args(false);
+  flags
+      .add_option("--identity", arguments.identity,
+                  "Folder of the client certificate for --nodemanager")
+      ->envname("ONEPIECE_IDENTITY");
   flags.add_option("--data-dir", arguments.data_dir, "The embedded cluster of this directory")
       ->envname("ONEPIECE_DATA_DIR");
   flags.add_option("--open,recording", arguments.recording,
@@ -118,6 +125,7 @@ int main(int argc, char** argv) {
                  "show the cluster.\n";
     return 1;
   }
+  rpc::RequireTls13();
   // This must come before any thread starts: threads inherit the blocked signals, and only `ender`
   // waits for them.
   base::ShutdownSignals signals;

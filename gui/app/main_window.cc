@@ -85,7 +85,7 @@ MainWindow::MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> 
   connect(&adopt_, &QTimer::timeout, this, &MainWindow::AdoptRecording);
   connect(local_.get(), &LocalCluster::Ready, this, [this] {
     const auto state = local::FindCluster(local_->data_dir().toStdString());
-    if (state.ok()) Connect({LocalName(), state->nodemanagers, false});
+    if (state.ok()) Connect({LocalName(), state->nodemanagers, false, state->identity});
   });
   connect(local_.get(), &LocalCluster::StateChanged, this, [this] {
     // The operator ends the cluster, so the session must not try to reconnect.

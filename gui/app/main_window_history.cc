@@ -9,6 +9,7 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
+#include "cluster/local/identities.h"
 #include "cluster/local/resources.h"
 #include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
@@ -49,6 +50,10 @@ std::vector<history::Rule> ShippedRules() {
 
 void MainWindow::Connect(const session::ClusterAddress& target) {
   Disconnect();
+  if (const absl::Status shown = local::ShowIdentity(target.identity); !shown.ok()) {
+    Say(tr("Identity"), QString::fromStdString(base::Message(shown)));
+    return;
+  }
   auto session = std::make_shared<session::Session>(target);
   recorder_ = std::make_shared<RecordingService>(
       session, (options_.data_folder + QStringLiteral("/recordings")).toStdString(),

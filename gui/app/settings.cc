@@ -31,6 +31,7 @@ session::ClusterAddress ReadConnection(const QJsonObject& json) {
     if (address.isString()) target.nodemanagers.push_back(address.toString().toStdString());
   }
   target.production = json[u"production"].toBool();
+  target.identity = json[u"identity"].toString().toStdString();
   return target;
 }
 
@@ -83,9 +84,11 @@ void Write(const Settings& settings, QJsonObject& json) {
     for (const std::string& address : target.nodemanagers) {
       addresses.append(QString::fromStdString(address));
     }
-    connections.append(QJsonObject{{QStringLiteral("name"), QString::fromStdString(target.name)},
-                                   {QStringLiteral("nodemanagers"), addresses},
-                                   {QStringLiteral("production"), target.production}});
+    connections.append(
+        QJsonObject{{QStringLiteral("name"), QString::fromStdString(target.name)},
+                    {QStringLiteral("nodemanagers"), addresses},
+                    {QStringLiteral("production"), target.production},
+                    {QStringLiteral("identity"), QString::fromStdString(target.identity)}});
   }
   json[u"connections"] = connections;
   json[u"last_connection"] = settings.last_connection;

@@ -23,6 +23,7 @@
 #include "cluster/base/status.h"
 #include "cluster/client/client.h"
 #include "cluster/local/control.h"
+#include "cluster/local/identities.h"
 #include "cluster/local/resources.h"
 #include "nodemanager/simulator/workload.h"
 #include "tests/bench/elastic_bench.h"
@@ -83,6 +84,7 @@ class BenchCluster {
                           << "\nelasticity: " << setup.elasticity << "\n";
     ONEPIECE_ASSIGN_OR_RETURN(const local::ClusterState state,
                               local::Up({.data_dir = cluster->DataDir(), .config_file = config}));
+    ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(state.identity));
     cluster->nodemanagers_ = state.nodemanagers;
     return cluster;
   }

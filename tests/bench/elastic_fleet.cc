@@ -186,9 +186,9 @@ class FleetManager {
                               local::ProgramPath("onepiece-nodemanager"));
     ONEPIECE_ASSIGN_OR_RETURN(
         manager->process_,
-        local::Spawn({.arguments = {program, "--config", folder + "/nodemanager.yaml", "--node-id",
-                                    "nodemanager-1", "--data-dir", folder + "/data", "--ready-file",
-                                    folder + "/ready"},
+        local::Spawn({.arguments = {program, "--config", folder + "/nodemanager.yaml", "--insecure",
+                                    "--node-id", "nodemanager-1", "--data-dir", folder + "/data",
+                                    "--ready-file", folder + "/ready"},
                       .output_path = folder + "/log",
                       .clean_environment = true}));
     if (!testing::Eventually(seconds(30), [&] { return !manager->Address().empty(); }))

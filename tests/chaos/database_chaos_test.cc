@@ -142,7 +142,7 @@ class Databases {
     process->setProcessChannelMode(QProcess::MergedChannels);
     process->setStandardOutputFile(QString::fromStdString(Log(id)), QIODevice::Append);
     process->start(ONEPIECE_BINARY_DIR "/bin/onepiece-database",
-                   {"--node-id", QString::fromStdString(id), "--nodemanager",
+                   {"--insecure", "--node-id", QString::fromStdString(id), "--nodemanager",
                     QString::fromStdString(registry_.address()), "--listen", "127.0.0.1:0",
                     "--fabric", QString::fromStdString("shm://" + id_)});
     if (!process->waitForStarted()) return false;

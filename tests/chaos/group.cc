@@ -7,7 +7,9 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/check.h"
 #include "cluster/local/data_dir.h"
+#include "cluster/local/identities.h"
 #include "cluster/rpc/channel.h"
 #include "tests/chaos/hosts.h"
 
@@ -21,7 +23,9 @@ std::string NameOf(int replica) { return absl::StrCat("nodemanager-", replica + 
 
 }  // namespace
 
-Group::Group(std::string folder) : folder_(std::move(folder)) {
+Group::Group(std::string folder) : folder_(std::move(folder)), authority_("chaos") {
+  authority_.SavePrincipal(folder_ + "/admin", identity::kAdminName, {identity::Scope::kAdmin});
+  ONEPIECE_CHECK(local::ShowIdentity(folder_ + "/admin").ok());
   for (int i = 0; i < kReplicas; ++i) {
     members_[i].stub = v1::ConsensusService::NewStub(rpc::MakeChannel(Addresses()[i]));
   }
@@ -48,6 +52,7 @@ absl::Status Group::Start(int replica) {
   }
   if (replica == 0) config += "bootstrap: true\n";
   const std::string path = Path(replica);
+  authority_.SaveNode(path + "/identity", NameOf(replica), {identity::Role::kNodeManager});
   std::ofstream(path + ".yaml") << config;
   local::SpawnOptions spawn;
   spawn.arguments = {testing::FindProgram("ip").toStdString(),

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/local/process.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
+#include "tests/identities.h"
 
 namespace onepiece::chaos {
 
@@ -64,6 +65,7 @@ class Group {
   void Check(int replica, const v1::ReplicaStatus& status);
 
   const std::string folder_;
+  const testing::TestAuthority authority_;
   std::array<Member, kReplicas> members_;
   std::map<std::uint64_t, std::uint32_t> hashes_;  // Hashes of the state, by index.
   std::vector<std::string> complaints_;

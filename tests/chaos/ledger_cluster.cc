@@ -15,7 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cluster/base/status.h"
+#include "cluster/local/data_dir.h"
+#include "cluster/local/identities.h"
+#include "cluster/service/program.h"
 #include "tests/eventually.h"
+#include "tests/identities.h"
 
 namespace onepiece::ledger {
 namespace {
@@ -196,7 +200,27 @@ absl::Status Cluster::Prepare() {
     why = hosts_.Join();
     if (!why.empty()) return Failed("NO_PERMISSION", "no network: " + why);
   }
+  if (options_.needs.clocks) ONEPIECE_RETURN_IF_ERROR(MakeLongIdentities());
   return options_.needs.hosts || options_.needs.clocks ? WriteWrappers() : absl::OkStatus();
+}
+
+// With certificates as `onepiece up` makes them, a process whose clock is moved by more than their
+// life would see all others' as expired.
+absl::Status Cluster::MakeLongIdentities() const {
+  constexpr char kId[] = "moved-clocks";
+  ONEPIECE_RETURN_IF_ERROR(local::PrepareDataDir(data_.path).status());
+  ONEPIECE_RETURN_IF_ERROR(service::WriteFileAtomically(data_.path + "/cluster_id", kId));
+  const testing::TestAuthority authority(kId, 400 * identity::kDay, identity::kMaxCertificateLife);
+  const std::string folder = data_.Identity();
+  ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthority(folder, authority.authority()));
+  authority.SavePrincipal(folder, identity::kAdminName, {identity::Scope::kAdmin});
+  for (const Role role : {Role::kDatabase, Role::kInstance, Role::kProxy, Role::kNodeManager}) {
+    for (const std::string& name : NamesOf(role)) {
+      authority.SaveNode(folder + "/" + name, name,
+                         {*identity::ParseRole(std::string(NameOf(role)))});
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Cluster::WriteWrappers() const {
@@ -234,7 +258,7 @@ absl::Status Cluster::WaitUntilReady() {
     return ended || State().ready;
   });
   if (ended) supervisor_ = {};
-  if (ready && !ended) return absl::OkStatus();
+  if (ready && !ended) return local::ShowIdentity(State().identity);
   return Failed("NO_CLUSTER", local::ReadFile(options_.folder + "/supervisor.log") + Logs());
 }
 

@@ -83,6 +83,7 @@ class Cluster {
  private:
   explicit Cluster(ClusterOptions options);
   absl::Status Prepare();
+  absl::Status MakeLongIdentities() const;
   absl::Status WriteWrappers() const;
   absl::Status WaitUntilReady();
   void Stop() const;

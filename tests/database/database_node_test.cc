@@ -327,7 +327,7 @@ class DatabaseNodeTest : public QObject {
     QProcess program;
     program.setProcessChannelMode(QProcess::ForwardedErrorChannel);
     program.start(ONEPIECE_BINARY_DIR "/bin/onepiece-database",
-                  {"--node-id", "db-1", "--nodemanager", "127.0.0.1:1", "--listen",
+                  {"--insecure", "--node-id", "db-1", "--nodemanager", "127.0.0.1:1", "--listen",
                    QString::fromStdString(address), "--data-dir", folder.filePath("data"),
                    "--fabric", "shm://test-" + QString::number(getpid())});
     QVERIFY(program.waitForStarted());

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cluster/local/control.h"
 #include "cluster/local/data_dir.h"
+#include "cluster/local/identities.h"
 
 namespace onepiece::e2e {
 
@@ -19,7 +21,9 @@ std::string FramesHash(const json& job) {
 bool ClusterUnderTest::Up(const QStringList& arguments) const {
   const Outcome up = Run(QStringList{"up"} + arguments);
   if (up.exit_code != 0) qWarning("%s", (up.err + Logs()).c_str());
-  return up.exit_code == 0;
+  // Some tests call the cluster from this process too.
+  const auto state = local::FindCluster(Path("data"));
+  return up.exit_code == 0 && state.ok() && local::ShowIdentity(state->identity).ok();
 }
 
 bool ClusterUnderTest::UpWith(const std::string& cluster_yaml) const {

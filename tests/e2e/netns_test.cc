@@ -12,6 +12,7 @@
 
 #include "cluster/local/data_dir.h"
 #include "tests/eventually.h"
+#include "tests/identities.h"
 #include "tests/program.h"
 #include "tests/test_main.h"
 
@@ -233,7 +234,7 @@ class NetnsTest : public QObject {
   // Arguments for `ip` that run `onepiece` on host A.
   [[nodiscard]] QStringList Command(const QStringList& arguments) const {
     return QStringList{"netns", "exec", hosts_.a(), ONEPIECE_BINARY_DIR "/bin/onepiece"} +
-           arguments + QStringList{"--nodemanager", nodemanager_};
+           arguments + QStringList{"--nodemanager", nodemanager_, "--identity", Path("admin")};
   }
   Outcome Run(const QStringList& arguments, int timeout_s = 120) const {
     return RunProgram(FindProgram("ip"), Command(arguments), timeout_s);
@@ -259,6 +260,8 @@ class NetnsTest : public QObject {
 
   // `nodemanager`: more lines of its configuration.
   void StartServices(const std::string& nodemanager) {
+    authority_.SavePrincipal(Path("admin").toStdString(), identity::kAdminName,
+                             {identity::Scope::kAdmin});
     const std::string source = ONEPIECE_SOURCE_DIR "/resources/";
     Start("nodemanager", "nodemanager", hosts_.a(), kAddressA,
           "cluster_id: twohosts\nworkflow_files: [" + source + "workflows/tiny-wan-t2v.yaml]\n" +
@@ -299,6 +302,7 @@ class NetnsTest : public QObject {
              const std::string& address, const std::string& config) {
     const std::string path = Path(name).toStdString();
     std::ofstream(path + ".yaml") << config;
+    authority_.SaveNode(path + "/identity", name, {*identity::ParseRole(role)});
     local::SpawnOptions spawn;
     spawn.arguments = {FindProgram("ip").toStdString(),
                        "netns",
@@ -345,6 +349,7 @@ class NetnsTest : public QObject {
     return text;
   }
 
+  const testing::TestAuthority authority_{"twohosts"};
   QTemporaryDir temp_;
   TwoHosts hosts_;
   QString nodemanager_;

@@ -97,10 +97,11 @@ class FakeInstance final : public v1::InstanceService::Service {
   std::set<std::string> cancelled_ ABSL_GUARDED_BY(mutex_);
 };
 
-/// A proxy with its server, and a client of it.
+/// A proxy with its server, and a client of it. `secured` has its door and the server's
+/// credentials; none: it is insecure.
 struct Proxy {
   Proxy(DatabaseCluster& cluster, const std::string& id, int max_jobs = 256,
-        base::Clock& clock = base::SystemClock())
+        base::Clock& clock = base::SystemClock(), const rpc::ServerOptions& secured = {})
       : metrics("proxy", id),
         spans(id),
         records(cluster.view()),
@@ -111,9 +112,11 @@ struct Proxy {
                 {.workflow_set = "set",
                  .max_jobs_in_flight = max_jobs,
                  .direct_fetch = &direct_fetch,
-                 .kept = &kept},
+                 .kept = &kept,
+                 .door = secured.door},
                 records, *outbox, metrics, spans, clock),
-        telemetry_service(spans, logs, {}, {}) {
+        telemetry_service(spans, logs, {}, {}),
+        server(secured) {
     server.AddService(service);
     server.AddService(telemetry_service);
     Require(server.Start().status());
@@ -189,7 +192,7 @@ struct Proxy {
   ProxyService service;
   telemetry::LogRing logs;
   telemetry::TelemetryService telemetry_service;
-  rpc::Server server{rpc::ServerOptions{}};
+  rpc::Server server;
   std::unique_ptr<v1::GenerationService::Stub> stub;
 };
 

@@ -32,14 +32,18 @@ class SubmissionTest : public QObject {
  private Q_SLOTS:
   void MakeUid_IsTheSameForTheSameRequestIdAndSecret() {
     const base::WallTime now = base::FromUnixMs(1'000);
-    const base::Uid uid = MakeUid("secret", kRequestId, now);
-    QVERIFY(uid == MakeUid("secret", kRequestId, now + 1h));
-    QVERIFY(uid == MakeUid("secret", "018F2B1C-0000-4000-8000-0123456789AB", now));
-    QVERIFY(uid != MakeUid("other", kRequestId, now));
+    const base::Uid uid = MakeUid("secret", "default", kRequestId, now);
+    QVERIFY(uid == MakeUid("secret", "default", kRequestId, now + 1h));
+    QVERIFY(uid == MakeUid("secret", "default", "018F2B1C-0000-4000-8000-0123456789AB", now));
+    QVERIFY(uid != MakeUid("other", "default", kRequestId, now));
+    const base::Uid foreign = MakeUid("secret", "films", kRequestId, now);
+    QVERIFY(foreign != uid && foreign != MakeUid("secret", "games", kRequestId, now));
+    // A client repeats a request over an upgrade from a program that knew no tenants.
+    QCOMPARE(uid.ToString(), std::string("1ad97a7e-c360-8cae-af5c-76497e1ca615"));
     QCOMPARE(uid.ToString()[14], '8');
     QVERIFY(std::string_view("89ab").find(uid.ToString()[19]) != std::string_view::npos);
-    QVERIFY(MakeUid("secret", "", now) != MakeUid("secret", "", now));
-    QCOMPARE(MakeUid("secret", "", now).ToString()[14], '7');
+    QVERIFY(MakeUid("secret", "default", "", now) != MakeUid("secret", "default", "", now));
+    QCOMPARE(MakeUid("secret", "default", "", now).ToString()[14], '7');
   }
 
   void Fingerprint_LeavesOutTheRequestIdOnly() {
@@ -117,7 +121,8 @@ class SubmissionTest : public QObject {
     v1::SubmitJobRequest request;
     v1::Workflow workflow = TwoStages();
     const base::WallTime now = base::FromUnixMs(5'000);
-    v1::JobRecord record = MakeRecord(request, workflow, base::Uid::GenerateRandom(), now, "set-1");
+    v1::JobRecord record =
+        MakeRecord(request, "films", workflow, base::Uid::GenerateRandom(), now, "set-1");
     QCOMPARE(record.job().deadline().seconds(), 605);
     QCOMPARE(record.result_ttl_s(), 3600);
     QCOMPARE(record.job().stage(), std::string("encode"));
@@ -142,8 +147,8 @@ class SubmissionTest : public QObject {
     image.set_name("image");
     image.set_media_type("image/png");
     image.set_data("abc");
-    const v1::JobRecord record =
-        MakeRecord(request, TwoStages(), base::Uid::GenerateRandom(), base::FromUnixMs(1), "set-1");
+    const v1::JobRecord record = MakeRecord(
+        request, "films", TwoStages(), base::Uid::GenerateRandom(), base::FromUnixMs(1), "set-1");
     QCOMPARE(record.job().inputs_size(), 1);
     const v1::InputDigest& digest = record.job().inputs(0);
     QCOMPARE(digest.name(), std::string("image"));

@@ -54,14 +54,14 @@ class Shower final
   std::weak_ptr<JobStream> latest ABSL_GUARDED_BY(mutex);
 };
 
-struct Shown {
-  Shown() {
+struct ShownState {
+  ShownState() {
     server.AddService(shower);
     if (!server.Start().ok()) qFatal("cannot listen");
     stub = v1::GenerationService::NewStub(MakeChannel(server.address()));
     SetTimeout(context, std::chrono::seconds(20));
   }
-  ~Shown() { server.Shutdown(base::Duration::zero()); }
+  ~ShownState() { server.Shutdown(base::Duration::zero()); }
   std::unique_ptr<grpc::ClientReader<v1::Job>> Watch(const std::string& name = "") {
     v1::WatchJobRequest request;
     request.set_name(name);
@@ -81,7 +81,7 @@ class StateStreamTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
   void Refusal_CarriesTheReason() {
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch("refused");
     QVERIFY(!stream->Read(&s.job));
     QCOMPARE(base::GetReason(FromGrpc(stream->Finish())).reason, std::string("FULL"));
@@ -90,7 +90,7 @@ class StateStreamTest : public QObject {
   // The transport buffers some states of a client that does not read. The stream holds two.
   void SlowReader_SkipsToTheLatestState() {
     constexpr int kLast = 300;
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch();
     QVERIFY(stream->Read(&s.job));
     std::vector<std::weak_ptr<const v1::Job>> offered;
@@ -111,7 +111,7 @@ class StateStreamTest : public QObject {
   }
 
   void LateStates_AreLeftOut() {
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch();
     QVERIFY(stream->Read(&s.job));
     const auto server_stream = s.shower.stream();
@@ -129,7 +129,7 @@ class StateStreamTest : public QObject {
   }
 
   void Stop_EndsTheStream() {
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch();
     QVERIFY(stream->Read(&s.job));
     s.shower.stop.request_stop();
@@ -138,7 +138,7 @@ class StateStreamTest : public QObject {
   }
 
   void ClientLeaves_WhatTheStreamHeldIsReleased() {
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch();
     QVERIFY(stream->Read(&s.job));
     const auto server_stream = s.shower.stream();
@@ -152,7 +152,7 @@ class StateStreamTest : public QObject {
   }
 
   void Shutdown_DoesNotWaitForAStreamThatStays() {
-    Shown s;
+    ShownState s;
     const auto stream = s.Watch();
     QVERIFY(stream->Read(&s.job));
     s.server.Shutdown(std::chrono::milliseconds(10));

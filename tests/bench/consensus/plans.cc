@@ -114,9 +114,9 @@ absl::StatusOr<GroupPlan> PlanNodeManagers(const std::string& dir) {
     absl::StrAppend(&replicas, i > 0 ? "," : "", "nodemanager-", i + 1, "=", plan.addresses[i]);
   for (std::size_t i = 0; i < kMembers; ++i) {
     const std::string name = absl::StrCat("nodemanager-", i + 1);
-    plan.arguments.push_back({program, "--node-id", name, "--cluster-id", "bench", "--listen",
-                              plan.addresses[i], "--data-dir", dir + "/" + name, "--replicas",
-                              replicas});
+    plan.arguments.push_back({program, "--insecure", "--node-id", name, "--cluster-id", "bench",
+                              "--listen", plan.addresses[i], "--data-dir", dir + "/" + name,
+                              "--replicas", replicas});
     if (i == 0) plan.arguments.back().emplace_back("--bootstrap=true");
   }
   return plan;

@@ -211,9 +211,9 @@ class Ours final : public Store {
   absl::StatusOr<std::string> Spawn(const std::string& role, std::vector<std::string> more) {
     ONEPIECE_ASSIGN_OR_RETURN(const std::string program, local::ProgramPath("onepiece-" + role));
     const std::string base = folder_ + "/" + role;
-    std::vector<std::string> arguments = {program,        "--listen",     "127.0.0.1:0",
-                                          "--ready-file", base + ".json", "--data-dir",
-                                          base,           "--node-id",    role + "-1"};
+    std::vector<std::string> arguments = {
+        program,        "--insecure", "--listen", "127.0.0.1:0", "--ready-file",
+        base + ".json", "--data-dir", base,       "--node-id",   role + "-1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     ONEPIECE_ASSIGN_OR_RETURN(processes_.emplace_back(), local::Spawn({.arguments = arguments,
                                                                        .output_path = base + ".log",

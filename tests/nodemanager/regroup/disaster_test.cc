@@ -94,9 +94,9 @@ class DisasterTest : public QObject {
     processes_[i]->setStandardErrorFile(dir_->filePath(QString("nm-%1.log").arg(i)));
     processes_[i]->start(
         QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
-        {"--node-id", QString("nm-%1").arg(i), "--listen", QString::fromStdString(addresses_[i]),
-         "--data-dir", DataDir(i), "--replicas", replicas_.join(','), "--bootstrap", "--cluster-id",
-         "pirates"});
+        {"--insecure", "--node-id", QString("nm-%1").arg(i), "--listen",
+         QString::fromStdString(addresses_[i]), "--data-dir", DataDir(i), "--replicas",
+         replicas_.join(','), "--bootstrap", "--cluster-id", "pirates"});
   }
   void Kill(int i) {
     processes_[i]->kill();

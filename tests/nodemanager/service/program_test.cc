@@ -39,9 +39,10 @@ class ProgramTest : public QObject {
   std::unique_ptr<QProcess> Start(const QStringList& arguments) {
     auto process = std::make_unique<QProcess>();
     QFile::remove(ready_file_);
-    process->start(
-        QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
-        QStringList{"--ready-file", ready_file_, "--data-dir", dir_.filePath("data")} + arguments);
+    process->start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
+                   QStringList{"--insecure", "--ready-file", ready_file_, "--data-dir",
+                               dir_.filePath("data")} +
+                       arguments);
     return process;
   }
   Ended RunToEnd(const QStringList& arguments) {
@@ -182,7 +183,8 @@ class ProgramTest : public QObject {
     const QJsonObject ready = Ready();
     QProcess second;
     second.start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager",
-                 {"--data-dir", dir_.filePath("other"), "--listen", ready["address"].toString()});
+                 {"--insecure", "--data-dir", dir_.filePath("other"), "--listen",
+                  ready["address"].toString()});
     QVERIFY(second.waitForFinished(kLimitMs));
     QCOMPARE(second.exitCode(), 1);
     const QByteArray errors = second.readAllStandardError();
@@ -256,10 +258,15 @@ class ProgramTest : public QObject {
     std::vector<std::unique_ptr<QProcess>> processes;
     for (int i = 0; i < 3; ++i) {
       processes.push_back(std::make_unique<QProcess>());
-      QStringList arguments = {"--node-id",  QString("nm-%1").arg(i),
-                               "--listen",   QString::fromStdString(addresses[i]),
-                               "--data-dir", dir_.filePath(QString("group/%1").arg(i)),
-                               "--replicas", replicas.join(',')};
+      QStringList arguments = {"--insecure",
+                               "--node-id",
+                               QString("nm-%1").arg(i),
+                               "--listen",
+                               QString::fromStdString(addresses[i]),
+                               "--data-dir",
+                               dir_.filePath(QString("group/%1").arg(i)),
+                               "--replicas",
+                               replicas.join(',')};
       if (i == 0) arguments << "--bootstrap";
       processes[i]->start(QString(ONEPIECE_BINARY_DIR) + "/bin/onepiece-nodemanager", arguments);
     }

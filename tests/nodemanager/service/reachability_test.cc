@@ -103,7 +103,7 @@ class ReachabilityTest : public QObject {
   void Server_IsReached() {
     rpc::Server server({});
     QVERIFY(server.Start().ok());
-    Reachability reachability(kLong, clock_);
+    Reachability reachability(kLong, false, clock_);
     QVERIFY(reachability.Check(server.address()).ok());
     // A name is dialled with gRPC.
     const std::string port = server.address().substr(server.address().rfind(':'));
@@ -115,10 +115,21 @@ class ReachabilityTest : public QObject {
   void SilentPort_IsReached_AndSoon() {
     QTcpServer silent;
     QVERIFY(silent.listen(QHostAddress::LocalHost));
-    Reachability reachability(kLong, clock_);
+    Reachability reachability(kLong, false, clock_);
     const base::MonotonicTime begin = base::SystemClock().Now();
     QVERIFY(reachability.Check(AddressOf(silent)).ok());
     QVERIFY(base::SystemClock().Now() - begin < kLong / 2);
+  }
+
+  // A node with TLS waits for its client's first word.
+  void WithTls_WhoeverSpeaksFirstIsNoNode() {
+    QTcpServer silent;
+    QVERIFY(silent.listen(QHostAddress::LocalHost));
+    rpc::Server insecure({});
+    QVERIFY(insecure.Start().ok());
+    Reachability reachability(kLong, true, clock_);
+    QVERIFY(reachability.Check(AddressOf(silent)).ok());
+    QCOMPARE(Reason(reachability.Check(insecure.address())), std::string("UNREACHABLE_ADDRESS"));
   }
 
   void WhatIsNoNode_IsRefused_data() {
@@ -149,7 +160,7 @@ class ReachabilityTest : public QObject {
       address = "127.0.0.1";
       limit = std::chrono::milliseconds(100);
     }
-    Reachability reachability(limit, clock_);
+    Reachability reachability(limit, false, clock_);
     const absl::Status status = reachability.Check(address);
     QCOMPARE(Reason(status), std::string("UNREACHABLE_ADDRESS"));
     QVERIFY(base::Message(status).find(address) != std::string::npos);
@@ -163,7 +174,7 @@ class ReachabilityTest : public QObject {
     rpc::Server server({});
     QVERIFY(server.Start().ok());
     const std::string address = server.address();
-    Reachability reachability(kLong, clock_);
+    Reachability reachability(kLong, false, clock_);
     QVERIFY(reachability.Check(address).ok());
     server.Shutdown(base::Duration::zero());
     clock_.Advance(Reachability::kRemembered - std::chrono::nanoseconds(1));
@@ -176,7 +187,7 @@ class ReachabilityTest : public QObject {
 
   void OneAddress_IsDialledOnceAtATime() {
     const FullPort full;
-    Reachability reachability(std::chrono::milliseconds(500), clock_);
+    Reachability reachability(std::chrono::milliseconds(500), false, clock_);
     std::atomic<int> refused{0};
     {
       std::vector<std::jthread> callers;
@@ -190,7 +201,7 @@ class ReachabilityTest : public QObject {
   }
 
   void NoLimit_MeansNoDial() {
-    Reachability reachability({}, clock_);
+    Reachability reachability({}, false, clock_);
     QVERIFY(reachability.Check("127.0.0.1:1").ok());
     QCOMPARE(reachability.dialled(), std::size_t{0});
   }
