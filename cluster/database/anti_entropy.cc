@@ -73,9 +73,10 @@ void AntiEntropy::Stop() {
 
 absl::Status AntiEntropy::CheckCluster(const std::string& cluster_id) const {
   const std::string ours = view_.cluster_id();
-  if (cluster_id == ours) return absl::OkStatus();
+  // Neither may be unknown: a node that has not registered yet knows no cluster.
+  if (cluster_id == ours && !ours.empty()) return absl::OkStatus();
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "OTHER_CLUSTER",
-                         "this database is of cluster " + ours + ", not " + cluster_id);
+                         "this database is of cluster '" + ours + "', not '" + cluster_id + "'");
 }
 
 JobStore::Filter AntiEntropy::BothKeep(Places databases, const std::string& peer) const {

@@ -14,6 +14,7 @@
 #include "cluster/base/crc32c.h"
 #include "cluster/base/folder.h"
 #include "cluster/base/status.h"
+#include "cluster/identity/secret_files.h"
 
 namespace onepiece::database {
 namespace {
@@ -157,6 +158,8 @@ absl::StatusOr<std::unique_ptr<DataFolder>> DataFolder::Open(const std::string& 
     (void)base::SyncFolderOf(
         path);  // The first file that is synchronised says when the disk fails.
   }
+  // Prompts and results are in here.
+  ONEPIECE_RETURN_IF_ERROR(identity::EnsureClosed(path));
   const std::string name = path + "/lock";
   const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return DiskError(errno, "cannot open", name);

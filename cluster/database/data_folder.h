@@ -32,9 +32,10 @@ std::uint32_t RowChecksum(std::string_view uid, std::string_view rest);
 /// it ends.
 class DataFolder {
  public:
-  /// Creates the folder if it does not exist, and locks it.
+  /// Creates the folder if it does not exist, and locks it. Others cannot reach what is in it.
   ///
-  /// Errors: FAILED_PRECONDITION (FOLDER_IN_USE), those of DiskError.
+  /// Errors: FAILED_PRECONDITION (FOLDER_IN_USE), those of DiskError and of
+  /// identity::EnsureClosed().
   static absl::StatusOr<std::unique_ptr<DataFolder>> Open(const std::string& path);
   ~DataFolder();
   DataFolder(const DataFolder&) = delete;

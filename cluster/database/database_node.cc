@@ -148,6 +148,8 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
                              const std::string& sender) { return Write(bundle, kind, sender); }},
           clock, rpc::StreamGuardOptions(), options_.read_only)) {
+  inbox_->SetDoor(options_.door);
+  service_->SetDoor(options_.door);
   metrics_.OnScrape([this] { ExportMetrics(); });
   service_->OnDescribe([this](v1::Database& database) {
     database.set_copies(options_.copies);

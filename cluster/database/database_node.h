@@ -36,6 +36,8 @@ struct DatabaseNodeOptions {
   JobStoreOptions store;
   DiskOptions disk;
   node::InboxOptions inbox;
+  /// Says who calls. Borrowed. Null: the database is insecure.
+  const rpc::Door* door = nullptr;
   int copies = 2;          ///< Copies of each job, this instance's included.
   bool read_only = false;  ///< Refuse purges by people.
   v1::ResultCopies acknowledge = v1::RESULT_COPIES_ALL;

@@ -133,6 +133,24 @@ absl::Status DatabaseService::CheckOpen() const {
                          {{rpc::kRetryAfterMs, "500"}});
 }
 
+absl::Status DatabaseService::CheckCaller(const grpc::ServerContext& context,
+                                          const std::string& node_id,
+                                          std::optional<identity::Role> role) const {
+  ONEPIECE_RETURN_IF_ERROR(CheckOpen());
+  return rpc::CallerOf(door_, context).CheckNode(node_id, role);
+}
+
+absl::Status DatabaseService::CheckReservation(const grpc::ServerContext& context,
+                                               std::uint64_t reservation) const {
+  ONEPIECE_RETURN_IF_ERROR(CheckOpen());
+  const rpc::Caller caller = rpc::CallerOf(door_, context);
+  if (caller.insecure()) return absl::OkStatus();
+  const std::optional<std::string> owner = values_.SenderOf(reservation);
+  if (!owner || caller.CheckNode(*owner).ok()) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kPermissionDenied, "FOREIGN_RESERVATION",
+                         caller.name() + " may not use the reservation of another node");
+}
+
 template <typename T, typename Work>
 grpc::Status DatabaseService::Answer(T* response, const Work& work) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
@@ -147,13 +165,22 @@ grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJo
   return Answer(response, [&] { return store_.Create(request->record()); });
 }
 
-grpc::Status DatabaseService::UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request,
+grpc::Status DatabaseService::UpdateJob(grpc::ServerContext* context,
+                                        const v1::UpdateJobRequest* request,
                                         v1::JobRecord* response) {
+  // Other fields name those to whom the sender gave work, or of whose death it tells.
+  if (request->has_progress()) {
+    const absl::Status own = CheckCaller(*context, request->progress().holder().node_id());
+    if (!own.ok()) return rpc::ToGrpc(own);
+  }
   return Answer(response, [&] { return store_.Update(*request); });
 }
 
-grpc::Status DatabaseService::ClaimStart(grpc::ServerContext*, const v1::ClaimStartRequest* request,
+grpc::Status DatabaseService::ClaimStart(grpc::ServerContext* context,
+                                         const v1::ClaimStartRequest* request,
                                          v1::ClaimStartResponse* response) {
+  const absl::Status own = CheckCaller(*context, request->claimant());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(response, [&] { return store_.Claim(*request); });
 }
 
@@ -239,47 +266,58 @@ grpc::Status DatabaseService::PurgeResults(grpc::ServerContext*,
   return Answer(response, [&] { return database::PurgeResults(store_, *request); });
 }
 
-grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext*,
+grpc::Status DatabaseService::ReplicateJobs(grpc::ServerContext* context,
                                             const v1::ReplicateJobsRequest* request,
                                             v1::ReplicateJobsResponse* response) {
   if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
-  if (!request->cluster_id().empty()) {
-    const absl::Status ours = anti_entropy_.CheckCluster(request->cluster_id());
-    if (!ours.ok()) return rpc::ToGrpc(ours);
-  }
+  absl::Status ours = anti_entropy_.CheckCluster(request->cluster_id());
+  // A peer's records settle ends with it, so nobody else may send them in its name.
+  if (ours.ok() && !request->node_id().empty())
+    ours = CheckCaller(*context, request->node_id(), identity::Role::kDatabase);
+  if (!ours.ok()) return rpc::ToGrpc(ours);
   const std::vector<v1::JobRecord> records(request->records().begin(), request->records().end());
   for (v1::JobRecord& answer : replicator_.Receive(request->node_id(), records))
     *response->add_records() = std::move(answer);
   return grpc::Status::OK;
 }
 
-grpc::Status DatabaseService::CompareJobs(grpc::ServerContext*,
+grpc::Status DatabaseService::CompareJobs(grpc::ServerContext* context,
                                           const v1::CompareJobsRequest* request,
                                           v1::CompareJobsResponse* response) {
+  const absl::Status own = CheckCaller(*context, request->node_id());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(response, [&] { return anti_entropy_.Compare(*request); });
 }
 
-grpc::Status DatabaseService::SendJobs(grpc::ServerContext*, const v1::SendJobsRequest* request,
+grpc::Status DatabaseService::SendJobs(grpc::ServerContext* context,
+                                       const v1::SendJobsRequest* request,
                                        google::protobuf::Empty*) {
-  if (const absl::Status open = CheckOpen(); !open.ok()) return rpc::ToGrpc(open);
+  const absl::Status own = CheckCaller(*context, request->node_id());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return rpc::ToGrpc(anti_entropy_.Send(*request));
 }
 
-grpc::Status DatabaseService::OpenSegment(grpc::ServerContext*,
+grpc::Status DatabaseService::OpenSegment(grpc::ServerContext* context,
                                           const v1::OpenSegmentRequest* request,
                                           v1::OpenSegmentResponse* response) {
+  const absl::Status own = CheckCaller(*context, request->node_id());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(response, [&] { return values_.OpenSegment(*request); });
 }
 
-grpc::Status DatabaseService::ReserveResult(grpc::ServerContext*,
+grpc::Status DatabaseService::ReserveResult(grpc::ServerContext* context,
                                             const v1::ReserveResultRequest* request,
                                             v1::ReserveResultResponse* response) {
+  const absl::Status own = CheckCaller(*context, request->sender());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(response, [&] { return values_.Reserve(*request, value_store_); });
 }
 
-grpc::Status DatabaseService::CommitResult(grpc::ServerContext*,
+grpc::Status DatabaseService::CommitResult(grpc::ServerContext* context,
                                            const v1::CommitResultRequest* request,
                                            v1::CommitResultResponse* response) {
+  const absl::Status own = CheckReservation(*context, request->reservation());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return Answer(response, [&] { return values_.Commit(*request, value_store_); });
 }
 

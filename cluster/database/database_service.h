@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
 #include "cluster/database/value_access.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/stream_guard.h"
 #include "cluster/rpc/stream_shares.h"
 #include "onepiece/v1/database.grpc.pb.h"
@@ -43,6 +45,9 @@ class DatabaseService final
                   bool read_only = false, std::size_t watches = kWatchPlaces);
   /// Sets the function that adds to GetDatabase's answer. Call it before the first call arrives.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
+  /// `door` says who calls, and outlives the last call. Nodes then speak for themselves alone. Null,
+  /// and at first: the database is insecure. Call it before the first call arrives.
+  void SetDoor(const rpc::Door* door) { door_ = door; }
   /// Begins to answer. The store must hold what earlier runs left on disk.
   void Open() { open_ = true; }
   /// Ends the streams. Idempotent.
@@ -91,6 +96,11 @@ class DatabaseService final
   template <typename T, typename Work>
   grpc::Status Answer(T* response, const Work& work);
   absl::Status CheckOpen() const;
+  /// CheckOpen(), and that the caller is the node that it names.
+  absl::Status CheckCaller(const grpc::ServerContext& context, const std::string& node_id,
+                           std::optional<identity::Role> role = {}) const;
+  absl::Status CheckReservation(const grpc::ServerContext& context,
+                                std::uint64_t reservation) const;
 
   const std::string node_id_;
   JobStore& store_;
@@ -99,6 +109,7 @@ class DatabaseService final
   ValueAccess& values_;
   const ValueAccess::Store value_store_;
   const bool read_only_;
+  const rpc::Door* door_ = nullptr;  // Constant while the service is served.
   std::function<void(v1::Database&)> describe_ = [](v1::Database&) {};
   std::atomic<bool> open_{false};
   std::stop_source stopping_;

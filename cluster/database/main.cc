@@ -25,9 +25,11 @@ absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
                             fabric::Fabric::Open(config.node().fabric()));
   node::ClusterView view;
+  DatabaseNodeOptions options = OptionsFrom(config);
+  options.door = host.door();
   ONEPIECE_ASSIGN_OR_RETURN(
       const std::unique_ptr<DatabaseNode> database,
-      DatabaseNode::Open(view, OptionsFrom(config), *fabric, host.metrics(), host.spans()));
+      DatabaseNode::Open(view, std::move(options), *fabric, host.metrics(), host.spans()));
   ONEPIECE_RETURN_IF_ERROR(host.Serve(database->services()));
   node::NodeAgent agent(
       node::MakeNodeAgentOptions(v1::DATABASE, config.node(), host.address(),

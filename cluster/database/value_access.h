@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -91,6 +92,10 @@ class ValueAccess {
   /// gone).
   absl::StatusOr<v1::CommitResultResponse> Commit(const v1::CommitResultRequest& request,
                                                   const Store& store);
+  /// Who writes into a reservation; nullopt when there is none.
+  [[nodiscard]] std::optional<std::string> SenderOf(std::uint64_t reservation) const {
+    return reservations_.SenderOf(reservation);
+  }
   /// Drops reservations whose time is over, and returns memory that was long unused. A reservation
   /// whose writer cannot be fenced lasts up to kFenceLimit longer.
   void Sweep();

@@ -62,7 +62,7 @@ std::uint64_t Op::size_bytes() const {
   return 0;
 }
 
-absl::Status Channel::CheckBounds(std::span<const Op> chain, Traffic& traffic) const {
+absl::Status Channel::CheckChain(std::span<const Op> chain, Traffic& traffic) const {
   for (const Op& op : chain) {
     const std::uint64_t size = op.size_bytes();
     const bool bytes =
@@ -78,6 +78,11 @@ absl::Status Channel::CheckBounds(std::span<const Op> chain, Traffic& traffic) c
                                  std::to_string(length_bytes_));
     }
     const bool reads = op.kind == Op::Kind::kRead || op.kind == Op::Kind::kReadWords;
+    if (rights_ == Rights::kReadOnly && !reads) {
+      return base::MakeError(
+          absl::StatusCode::kInvalidArgument, "READ_ONLY",
+          std::string("operation ") + op.name + " changes a region that is for reading only");
+    }
     (reads ? traffic.bytes_read : traffic.bytes_written) += size;
   }
   return absl::OkStatus();
@@ -94,7 +99,7 @@ void Count(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
 
 absl::Status Channel::Execute(std::span<const Op> chain, base::MonotonicTime deadline) {
   Traffic traffic;
-  ONEPIECE_RETURN_IF_ERROR(CheckBounds(chain, traffic));
+  ONEPIECE_RETURN_IF_ERROR(CheckChain(chain, traffic));
   // Break() of another thread stops the next chain. It does not interrupt the one under way.
   if (broken()) {
     return base::MakeError(absl::StatusCode::kUnavailable, "CHANNEL_BROKEN",

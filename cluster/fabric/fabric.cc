@@ -34,6 +34,8 @@ std::string RemoteRegion::Serialize() const {
   AppendU64(out, length_bytes);
   AppendU64(out, key);
   AppendText(out, details);
+  // Only a region that is for reading says so: the others are read by older peers as well.
+  if (rights != Rights::kReadWrite) AppendU64(out, static_cast<std::uint64_t>(rights));
   return out;
 }
 
@@ -46,8 +48,13 @@ absl::StatusOr<RemoteRegion> RemoteRegion::Parse(std::string_view bytes) {
   region.length_bytes = reader.U64();
   region.key = reader.U64();
   region.details = reader.Text(kMaxDetailsBytes);
+  bool known_rights = true;
+  if (reader.ok() && !reader.Finished()) {
+    known_rights = reader.U64() == static_cast<std::uint64_t>(Rights::kReadOnly);
+    region.rights = Rights::kReadOnly;
+  }
   // The shm backend makes a C string of the address. A NUL would cut it short after the checks.
-  const bool plausible = magic == kRegionMagic && !region.backend.empty() &&
+  const bool plausible = magic == kRegionMagic && known_rights && !region.backend.empty() &&
                          !region.address.empty() && region.length_bytes > 0 &&
                          region.length_bytes <= kMaxRegionBytes &&
                          region.address.find('\0') == std::string::npos;
@@ -106,7 +113,12 @@ absl::StatusOr<Loopback> ConnectLoopback(Fabric& fabric, Region& region) {
   return loopback;
 }
 
-absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base::Clock& clock) {
+absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base::Clock& clock,
+                                                     const FabricOptions& options) {
+  if (options.protection > FrameProtection::kAead) {
+    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PROTECTION",
+                           "frames are protected by none, mac or aead");
+  }
   const std::size_t colon = uri.find("://");
   const std::string_view scheme = uri.substr(0, colon);
   if (colon == std::string_view::npos) {
@@ -115,7 +127,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Open(std::string_view uri, base:
   }
   if (scheme == "shm") return OpenShmFabric(uri.substr(colon + 3), clock);
 #ifdef ONEPIECE_HAVE_UCX
-  if (scheme == "ucx") return OpenUcxFabric(uri.substr(colon + 3), clock);
+  if (scheme == "ucx") return OpenUcxFabric(uri.substr(colon + 3), clock, options.protection);
 #endif
 #ifdef ONEPIECE_HAVE_VERBS
   if (scheme == "verbs") return OpenVerbsFabric(uri.substr(colon + 3), clock);

@@ -32,13 +32,31 @@ struct PeerIdentity {
   friend bool operator==(const PeerIdentity&, const PeerIdentity&) = default;
 };
 
-/// Memory of another process, as one peer may use it. Travels on the control plane. A value type.
+/// What a peer may do in a region.
+enum class Rights : std::uint8_t {
+  kReadWrite = 0,
+  kReadOnly = 1,  ///< It reads. It neither writes nor swaps nor adds, and it rings no doorbell.
+};
+
+/// How the frames of a fabric that sends frames (ucx) are protected on their way. The numbers are
+/// those of onepiece.v1.FrameProtection.
+enum class FrameProtection : std::uint8_t {
+  kDefault = 0,  ///< kNone where the fabric uses loopback interfaces alone, else kMac.
+  kNone = 1,     ///< Connections are authenticated, frames are not.
+  kMac = 2,      ///< Each frame carries a message authentication code.
+  kAead = 3,     ///< Each frame is encrypted and authenticated.
+};
+
+/// Memory of another process, as one peer may use it. Travels on the control plane, and holds
+/// secrets: whoever has it can connect in the peer's place. A value type.
 struct RemoteRegion {
   std::string backend;             ///< "shm".
   std::string address;             ///< By which the backend finds it: the segment's name.
   std::uint64_t length_bytes = 0;  ///< The size of the memory that the peer may use.
   std::uint64_t key = 0;           ///< The owner refuses a peer with another key.
   std::string details;             ///< For the backend alone, at most 4096 bytes.
+  /// What the owner lets the peer do. The owner's end enforces it where it can (docs/fabric.md).
+  Rights rights = Rights::kReadWrite;
 
   [[nodiscard]] std::string Serialize() const;
   /// Checks the form and the bounds, not whether the region exists.
@@ -49,7 +67,7 @@ struct RemoteRegion {
 };
 
 /// Sent to a region's owner by a process that wants to use the region. Travels on the control
-/// plane. A value type.
+/// plane, and holds secrets. A value type.
 struct Offer {
   std::string backend;
   PeerIdentity peer;
@@ -109,11 +127,15 @@ class Region {
  public:
   virtual ~Region() = default;
   [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
-  /// Lets a peer in.
+  /// Lets a peer in that may do what `rights` say.
   ///
   /// Errors: INVALID_ARGUMENT (WRONG_FABRIC: the offer is of another backend, cluster or host;
-  /// MALFORMED_OFFER), RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE, PEER_UNREACHABLE), INTERNAL.
-  virtual absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) = 0;
+  /// PROTECTION_DIFFERS: the peer protects its frames in another way; MALFORMED_OFFER),
+  /// RESOURCE_EXHAUSTED, UNAVAILABLE (PEER_GONE, PEER_UNREACHABLE), INTERNAL.
+  virtual absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) = 0;
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) {
+    return Accept(offer, Rights::kReadWrite);
+  }
 };
 
 /// One operation of a chain. Offsets are bytes from the region's start. The memory to which the
@@ -186,17 +208,19 @@ class Channel {
   /// Executes `chain` in order, with one completion. After an error a prefix of the chain has taken
   /// effect, and the last operation of the prefix perhaps only in part.
   ///
-  /// Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS): nothing was done and the channel stays usable. All
-  /// others break the channel: DEADLINE_EXCEEDED, UNAVAILABLE (CHANNEL_BROKEN, PEER_GONE,
-  /// REGION_RETIRED).
+  /// Errors: INVALID_ARGUMENT (OUT_OF_BOUNDS, READ_ONLY): nothing was done and the channel stays
+  /// usable. All others break the channel: DEADLINE_EXCEEDED, UNAVAILABLE (CHANNEL_BROKEN,
+  /// PEER_GONE, REGION_RETIRED).
   absl::Status Execute(std::span<const Op> chain, base::MonotonicTime deadline);
   [[nodiscard]] bool broken() const { return broken_.load(); }
   void Break() { broken_.store(true); }
   [[nodiscard]] ChannelCounters counters() const;
   [[nodiscard]] std::uint64_t length_bytes() const { return length_bytes_; }
+  [[nodiscard]] Rights rights() const { return rights_; }
 
  protected:
-  explicit Channel(std::uint64_t length_bytes) : length_bytes_(length_bytes) {}
+  explicit Channel(std::uint64_t length_bytes, Rights rights = Rights::kReadWrite)
+      : length_bytes_(length_bytes), rights_(rights) {}
   /// Run calls it with the number of its requests and of its waits, also when it fails.
   void CountPosted(std::uint64_t work_requests, std::uint64_t round_trips);
   /// Executes `chain`, which is inside the region's bounds.
@@ -207,9 +231,10 @@ class Channel {
     std::uint64_t bytes_written = 0;
     std::uint64_t bytes_read = 0;
   };
-  absl::Status CheckBounds(std::span<const Op> chain, Traffic& traffic) const;
+  absl::Status CheckChain(std::span<const Op> chain, Traffic& traffic) const;
 
   const std::uint64_t length_bytes_;
+  const Rights rights_;
   std::atomic<bool> broken_{false};
   std::atomic<std::uint64_t> operations_{0};
   std::atomic<std::uint64_t> chains_{0};
@@ -234,6 +259,10 @@ class Dialer {
   virtual absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) = 0;
 };
 
+struct FabricOptions {
+  FrameProtection protection = FrameProtection::kDefault;
+};
+
 /// A backend. Each process opens one.
 ///
 /// Ownership: it must outlive everything that it made.
@@ -248,10 +277,11 @@ class Fabric {
   /// "ucx://INTERFACE[,INTERFACE…]" ("ucx://" alone takes all network interfaces).
   /// Deadlines are times of `clock`.
   ///
-  /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI), UNIMPLEMENTED (FABRIC_NOT_BUILT), and the backend's
-  /// own.
+  /// Errors: INVALID_ARGUMENT (BAD_FABRIC_URI, BAD_PROTECTION), UNIMPLEMENTED (FABRIC_NOT_BUILT),
+  /// and the backend's own.
   static absl::StatusOr<std::unique_ptr<Fabric>> Open(std::string_view uri,
-                                                      base::Clock& clock = base::SystemClock());
+                                                      base::Clock& clock = base::SystemClock(),
+                                                      const FabricOptions& options = {});
 
   /// The deadlines of this fabric's channels are times of this clock.
   [[nodiscard]] virtual base::Clock& clock() const = 0;

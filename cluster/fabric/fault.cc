@@ -102,10 +102,10 @@ class FaultLink {
 
 class FaultyChannel final : public Channel {
  public:
-  FaultyChannel(std::uint64_t length_bytes, std::shared_ptr<FaultLink> link,
+  FaultyChannel(std::uint64_t length_bytes, Rights rights, std::shared_ptr<FaultLink> link,
                 std::shared_ptr<FaultBoard> board, PeerIdentity self,
                 std::shared_ptr<FaultPolicy> policy, base::Clock& clock)
-      : Channel(length_bytes),
+      : Channel(length_bytes, rights),
         clock_(clock),
         link_(std::move(link)),
         board_(std::move(board)),
@@ -220,8 +220,8 @@ class BoardRegion final : public Region {
   BoardRegion(std::unique_ptr<Region> inner, std::shared_ptr<FaultBoard> board)
       : inner_(std::move(inner)), board_(std::move(board)) {}
   std::span<std::byte> bytes() override { return inner_->bytes(); }
-  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
-    if (!board_->Knows(offer.peer)) return inner_->Accept(offer);
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) override {
+    if (!board_->Knows(offer.peer)) return inner_->Accept(offer, rights);
     if (board_->IsDead(offer.peer)) {
       return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
                              "the peer's process is dead");
@@ -234,7 +234,7 @@ class BoardRegion final : public Region {
     Offer real = offer;
     real.peer = RealSelf();
     real.details.resize(real.details.size() - kLinkBytes);
-    ONEPIECE_ASSIGN_OR_RETURN(auto access, inner_->Accept(real));
+    ONEPIECE_ASSIGN_OR_RETURN(auto access, inner_->Accept(real, rights));
     return std::make_unique<BoardAccess>(std::move(access), board_, link, offer.peer);
   }
 
@@ -260,9 +260,10 @@ class FaultyDialer final : public Dialer {
   absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
     ONEPIECE_ASSIGN_OR_RETURN(auto channel, inner_->Connect(remote));
     const std::uint64_t length_bytes = channel->length_bytes();
+    const Rights rights = channel->rights();
     link_->Attach(std::move(channel));
-    return std::make_unique<FaultyChannel>(length_bytes, link_, board_, offer_.peer, policy_,
-                                           clock_);
+    return std::make_unique<FaultyChannel>(length_bytes, rights, link_, board_, offer_.peer,
+                                           policy_, clock_);
   }
 
  private:

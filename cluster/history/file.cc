@@ -15,6 +15,7 @@
 #include "cluster/base/status.h"
 #include "cluster/history/codec.h"
 #include "cluster/history/recording.h"
+#include "cluster/identity/secret_files.h"
 
 namespace onepiece::history {
 namespace {
@@ -181,6 +182,8 @@ absl::Status File::Create(const std::string& path) {
 absl::StatusOr<std::unique_ptr<File>> File::OpenToWrite(const std::string& path) {
   ONEPIECE_ASSIGN_OR_RETURN(const bool there, IsRecording(path));
   if (!there) ONEPIECE_RETURN_IF_ERROR(Create(path));
+  // It tells of jobs and people, and an earlier version made it as wide as the umask let it.
+  ONEPIECE_RETURN_IF_ERROR(identity::EnsureClosed(path));
   ONEPIECE_ASSIGN_OR_RETURN(auto file,
                             Connect(path, {.mode = sqlite::OpenMode::kWrite, .untrusted = true}));
   ONEPIECE_RETURN_IF_ERROR(

@@ -177,6 +177,17 @@ absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
   return bytes;
 }
 
+bool IsInClosedFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path above = std::filesystem::absolute(path, error).lexically_normal();
+  if (!above.has_filename()) above = above.parent_path();
+  while (!error && above.has_relative_path()) {
+    above = above.parent_path();
+    if (CheckSecretFolder(above.string()).ok()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string ShellWord(std::string_view path) {
@@ -205,6 +216,19 @@ absl::Status CheckSecretFolder(const std::string& path) {
   }
   ONEPIECE_RETURN_IF_ERROR(CheckOwner(path, about, Protection::kSecret));
   return CheckMode(path, about, Protection::kSecret);
+}
+
+absl::Status EnsureClosed(const std::string& path) {
+  struct stat about {};
+  if (lstat(path.c_str(), &about) != 0) {
+    if (errno == ENOENT) return NoFile(path, "NO_FILE", "there is no " + path);
+    return Refuse("CANNOT_READ", path, "cannot read " + path + ": " + Cause());
+  }
+  const bool folder = S_ISDIR(about.st_mode);
+  const absl::Status closed =
+      folder ? CheckSecretFolder(path) : CheckFile(path, about, Protection::kSecret);
+  if (base::GetReason(closed).reason != "MODE_TOO_WIDE" || !IsInClosedFolder(path)) return closed;
+  return chmod(path.c_str(), folder ? 0700 : 0600) == 0 ? absl::OkStatus() : CannotWrite(path);
 }
 
 absl::Status EnsureSecretFolder(const std::string& path) {

@@ -42,6 +42,13 @@ absl::Status EnsureSecretFolder(const std::string& path);
 /// CANNOT_READ).
 absl::Status CheckSecretFolder(const std::string& path);
 
+/// Makes sure that others cannot reach a file or folder that exists and belongs to this user. When
+/// its mode is too wide but a folder above it is closed, nobody has reached it, and the mode is
+/// mended. Otherwise it is refused.
+///
+/// Errors: those of CheckSecretFolder() and ReadSecretFile(), FAILED_PRECONDITION (CANNOT_WRITE).
+absl::Status EnsureClosed(const std::string& path);
+
 /// Writes a file with mode 0600 and syncs it, its name included. Replaces an earlier one unless
 /// that is too wide or is another's.
 ///

@@ -2,12 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
 
 #include "cluster/base/clock.h"
 #include "cluster/base/ids.h"
 
 namespace onepiece::node {
+
+/// A random time below `limit`.
+///
+/// Threading: may be called from any thread.
+inline base::Duration RandomPart(base::Duration limit) {
+  const auto range = static_cast<std::uint64_t>(std::max<std::int64_t>(1, limit.count()));
+  return base::Duration(static_cast<base::Duration::rep>(base::RandomU64() % range));
+}
 
 /// Doubles from `min` to `max` (both scaled by $ONEPIECE_TIME_SCALE). Each pause is drawn from the
 /// upper half of its range, so that nodes which failed together do not come back together.

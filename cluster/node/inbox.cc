@@ -14,6 +14,7 @@
 #include "cluster/node/value_room.h"
 #include "cluster/ring/consumer.h"
 #include "cluster/ring/recovery.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
 #include "onepiece/v1/config.pb.h"
@@ -29,6 +30,11 @@ constexpr std::uint64_t kDefaultValueBytes = std::uint64_t{2} << 30;
 constexpr std::uint64_t kMaxValueBytes = std::uint64_t{1} << 40;
 // The limit of a producer's name in the ring's health.
 constexpr std::size_t kMaxNameBytes = 128;
+
+absl::Status Foreign(std::string_view reason, const rpc::Caller& caller, const std::string& what) {
+  return base::MakeError(absl::StatusCode::kPermissionDenied, reason,
+                         caller.name() + " may not use " + what + " of another node");
+}
 
 absl::Status Closed() {
   return base::MakeError(absl::StatusCode::kCancelled, "INBOX_CLOSED", "the inbox is closed");
@@ -56,6 +62,7 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   grpc::Service* service() override { return this; }
   absl::StatusOr<Received> Receive(base::MonotonicTime deadline) override;
   void SetAdmission(Admission admission) override { admission_ = std::move(admission); }
+  void SetDoor(const rpc::Door* door) override { door_ = door; }
   void Shut() override {
     shut_ = true;
     consumer_->Shut();
@@ -75,6 +82,8 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   grpc::Status RenewValue(grpc::ServerContext* context, const v1::RenewValueRequest* request,
                           v1::RenewValueResponse* response) override;
   absl::Status CheckIncarnation(std::uint64_t meant) const;
+  absl::Status CheckProducer(const rpc::Caller& caller, std::uint64_t producer_id) const;
+  absl::Status CheckReservation(const rpc::Caller& caller, std::uint64_t reservation) const;
   absl::Status Reserve(const grpc::ServerContext& context, const v1::ReserveValueRequest& request,
                        v1::ReserveValueResponse* response);
   absl::Status LetIn(const v1::OpenRingRequest& request, v1::OpenRingResponse* response);
@@ -89,7 +98,9 @@ class RingInbox final : public Inbox, private v1::RingService::Service {
   const std::shared_ptr<BlockPool> pool_;
   const std::unique_ptr<ring::Consumer> consumer_;
   const std::unique_ptr<ValueRoom> values_;  // nullptr: this inbox takes none.
-  Admission admission_;                      // Constant while the service is served.
+  // Both constant while the service is served.
+  Admission admission_;
+  const rpc::Door* door_ = nullptr;
   std::atomic<bool> shut_{false}, closed_{false};
   std::atomic<std::uint64_t> malformed_{0};
   base::Mutex receive_mutex_;
@@ -172,9 +183,27 @@ RingStats RingInbox::stats() const {
           .ring = consumer_->counters()};
 }
 
-grpc::Status RingInbox::CloseRing(grpc::ServerContext* /*context*/,
-                                  const v1::CloseRingRequest* request,
+// Else any node could end a live producer's connection, and what the ring has acknowledged to it
+// would be sent again or lost.
+absl::Status RingInbox::CheckProducer(const rpc::Caller& caller, std::uint64_t producer_id) const {
+  if (caller.insecure()) return absl::OkStatus();
+  const std::optional<std::string> owner = consumer_->NameOf(ring::ProducerId(producer_id));
+  if (!owner || caller.CheckNode(*owner).ok()) return absl::OkStatus();
+  return Foreign("FOREIGN_PRODUCER", caller, "the producer");
+}
+
+absl::Status RingInbox::CheckReservation(const rpc::Caller& caller,
+                                         std::uint64_t reservation) const {
+  if (caller.insecure()) return absl::OkStatus();
+  const std::optional<std::string> owner = values_->SenderOf(reservation);
+  if (!owner || caller.CheckNode(*owner).ok()) return absl::OkStatus();
+  return Foreign("FOREIGN_RESERVATION", caller, "the reservation");
+}
+
+grpc::Status RingInbox::CloseRing(grpc::ServerContext* context, const v1::CloseRingRequest* request,
                                   google::protobuf::Empty* /*response*/) {
+  const absl::Status own = CheckProducer(rpc::CallerOf(door_, *context), request->producer_id());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return rpc::ToGrpc(consumer_->Dismiss(ring::ProducerId(request->producer_id()),
                                         ring::Incarnation(request->incarnation())));
 }
@@ -186,9 +215,12 @@ grpc::Status RingInbox::GetRingHealth(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status RingInbox::OpenRing(grpc::ServerContext* /*context*/,
-                                 const v1::OpenRingRequest* request,
+grpc::Status RingInbox::OpenRing(grpc::ServerContext* context, const v1::OpenRingRequest* request,
                                  v1::OpenRingResponse* response) {
+  const rpc::Caller caller = rpc::CallerOf(door_, *context);
+  absl::Status own = caller.CheckNode(request->node_id());
+  if (own.ok()) own = CheckProducer(caller, request->producer_id());
+  if (!own.ok()) return rpc::ToGrpc(own);
   return rpc::ToGrpc(LetIn(*request, response));
 }
 
@@ -210,6 +242,7 @@ absl::Status RingInbox::Reserve(const grpc::ServerContext& context,
                                 v1::ReserveValueResponse* response) {
   if (closed_ || shut_)
     return base::MakeError(absl::StatusCode::kUnavailable, "INBOX_CLOSED", "the inbox is closed");
+  ONEPIECE_RETURN_IF_ERROR(rpc::CallerOf(door_, context).CheckNode(request.node_id()));
   ONEPIECE_RETURN_IF_ERROR(CheckIncarnation(request.consumer_incarnation()));
   if (values_ == nullptr) {
     return base::MakeError(absl::StatusCode::kUnimplemented, "NO_VALUES",
@@ -232,11 +265,14 @@ absl::Status RingInbox::Reserve(const grpc::ServerContext& context,
   return absl::OkStatus();
 }
 
-grpc::Status RingInbox::RenewValue(grpc::ServerContext* /*context*/,
+grpc::Status RingInbox::RenewValue(grpc::ServerContext* context,
                                    const v1::RenewValueRequest* request,
                                    v1::RenewValueResponse* response) {
   const absl::Status meant = CheckIncarnation(request->consumer_incarnation());
   if (!meant.ok() || values_ == nullptr) return rpc::ToGrpc(meant);
+  const absl::Status own =
+      CheckReservation(rpc::CallerOf(door_, *context), request->reservation());
+  if (!own.ok()) return rpc::ToGrpc(own);
   absl::StatusOr<v1::RenewValueResponse> renewed = values_->Renew(*request);
   if (renewed.ok()) *response = *std::move(renewed);
   return rpc::ToGrpc(renewed.status());

@@ -19,6 +19,10 @@ namespace grpc {
 class Service;
 }
 
+namespace onepiece::rpc {
+class Door;
+}
+
 namespace onepiece::telemetry {
 class Metrics;
 }  // namespace onepiece::telemetry
@@ -115,6 +119,11 @@ class Inbox {
   /// RESOURCE_EXHAUSTED for not now, INVALID_ARGUMENT for never. It is called on the server's
   /// threads. Call this before the service is served.
   virtual void SetAdmission(Admission admission) = 0;
+  /// `door` says who calls the service, and outlives its last call. Nodes then speak for themselves
+  /// alone: a producer belongs to the node that opened it, a reservation to the node that made it
+  /// (PERMISSION_DENIED FOREIGN_NODE, FOREIGN_PRODUCER, FOREIGN_RESERVATION). Null, and at first:
+  /// the node is insecure, and callers are believed. Call this before the service is served.
+  virtual void SetDoor(const rpc::Door* door) = 0;
   /// Takes no more messages: senders are told to go elsewhere, and OpenRing refuses. Receive still
   /// gives out what was acknowledged to its sender. Idempotent.
   virtual void Shut() = 0;

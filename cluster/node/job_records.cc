@@ -47,6 +47,7 @@ v1::CreateJobResponse JobRecords::Impl::PreferElsewhere(const base::Uid& uid,
     created.set_created(false);
     v1::ReplicateJobsRequest heal;
     *heal.add_records() = created.record();
+    heal.set_cluster_id(view.cluster_id());
     for (const v1::Endpoint& other : databases) {
       if (other.node_id() == database.node_id()) continue;
       (void)rpc::Call(*StubFor(other.address()), &DatabaseStub::ReplicateJobs, heal,
@@ -80,7 +81,8 @@ std::unique_ptr<RecordCopy> JobRecords::Copy(const v1::JobRecord& record) {
   const std::optional<v1::Endpoint> database = impl_->OtherDatabase(*uid);
   if (!database.has_value()) return nullptr;
   const std::string address = database->address();
-  return std::make_unique<RecordCopy>(impl_->StubFor(address), record, impl_->options.copy_timeout,
+  return std::make_unique<RecordCopy>(impl_->StubFor(address), record, impl_->view.cluster_id(),
+                                      impl_->options.copy_timeout,
                                       [this, address](const absl::Status& status) {
                                         if (IsAway(status)) impl_->NoteSilent(address);
                                       });

@@ -10,8 +10,6 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/numbers.h"
-#include "cluster/base/build_id.h"
 #include "cluster/base/check.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
@@ -19,6 +17,8 @@
 #include "cluster/base/seconds.h"
 #include "cluster/base/status.h"
 #include "cluster/node/backoff.h"
+#include "cluster/node/identity_upkeep.h"
+#include "cluster/node/refusals.h"
 #include "cluster/node/scrape.h"
 #include "cluster/node/shared_routings.h"
 #include "cluster/rpc/channel.h"
@@ -45,39 +45,12 @@ constexpr base::Duration kLongestRoundTrip = std::chrono::milliseconds(500);
 // a new leader together, do not stay in step.
 constexpr int kReportSpread = 10;
 
-// A random time below `limit`.
-base::Duration RandomPart(base::Duration limit) {
-  const auto range = static_cast<std::uint64_t>(std::max<std::int64_t>(1, limit.count()));
-  return base::Duration(static_cast<base::Duration::rep>(base::RandomU64() % range));
-}
-
 // The clock only makes a good first guess, which saves a refusal: the NodeManager refuses whatever
 // is not greater than what it knows, and names that (KnownIncarnation).
 std::uint64_t NextIncarnation(const base::Clock& clock, std::uint64_t last) {
   // A clock before 1970 must not wrap around to the greatest incarnation that there can be.
   const auto now = std::max<std::int64_t>(0, clock.WallNow().time_since_epoch().count());
   return std::max(static_cast<std::uint64_t>(now), last + 1);
-}
-
-// Returns about the time after which a refusal says that it is worth asking again, or 0.
-base::Duration RetryAfter(const absl::Status& refusal) {
-  const auto metadata = base::GetReason(refusal).metadata;
-  const auto said = metadata.find(rpc::kRetryAfterMs);
-  std::int64_t ms = 0;
-  if (said == metadata.end() || !absl::SimpleAtoi(said->second, &ms)) return {};
-  const base::Duration most = std::min<base::Duration>(
-      std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, 60'000)), kMaxPause);
-  return most / 2 + RandomPart(most);
-}
-
-// Returns the incarnation that a refusal names, or 0. It is greater than ours when the clock was
-// ahead in an earlier life of this node.
-std::uint64_t KnownIncarnation(const absl::Status& stale) {
-  const auto metadata = base::GetReason(stale).metadata;
-  const auto known = metadata.find("incarnation");
-  std::uint64_t value = 0;
-  const bool good = known != metadata.end() && absl::SimpleAtoi(known->second, &value);
-  return good && value < std::numeric_limits<std::uint64_t>::max() ? value : 0;
 }
 
 }  // namespace
@@ -97,6 +70,7 @@ class NodeAgent::Impl {
   CapacityCallback on_capacity;
   LimitsCallback on_limits;
   LoadSource load_source;
+  UseSource use_source;
 
  private:
   enum class Stream : std::uint8_t { kNone, kRouting, kAssignment };
@@ -130,6 +104,7 @@ class NodeAgent::Impl {
   void TakeReportInterval(int interval_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeRegistration(const v1::RegisterNodeResponse& response);
   absl::Status Report(const std::stop_token& stop);
+  void FillIn(v1::ReportNodeRequest& request);
   void TakeAnswer(const v1::ReportNodeResponse& response);
   void Unregister(const absl::Status& why);
   void RoutingLoop(const std::stop_token& stop);
@@ -180,12 +155,15 @@ class NodeAgent::Impl {
 
   // The limits that on_limits was called with last. The reporting thread's alone.
   std::string limits_;
+  // Uses that no answer has confirmed yet. The reporting thread's alone.
+  std::vector<v1::TenantUse> unconfirmed_uses_;
 
   // The limit of the next call to one of several replicas. It doubles with every round until a call
   // succeeds. A refusal does not reset it: a leader with so much to do that it refuses some nodes
   // needs longer for the others too. The reporting thread's alone.
   base::Duration attempt_limit_ = kFirstAttempt;
 
+  const std::unique_ptr<IdentityUpkeep> identity_;  // Null: the node is insecure.
   std::vector<std::jthread> threads_;
   const ScrapeHook scrape_;  // Reads the members above.
 };
@@ -196,6 +174,12 @@ NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view, base::Clock& 
       clock_(clock),
       replicas_(options_.nodemanagers),
       followed_set_(options_.workflow_set),
+      identity_(options_.door == nullptr
+                    ? nullptr
+                    : std::make_unique<IdentityUpkeep>(
+                          *options_.door, options_.identity,
+                          IdentityCallsTo(replicas_, options_.call_timeout), options_.metrics,
+                          clock)),
       scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
         const std::optional<base::Duration> skew = clock_skew();
         metrics
@@ -242,6 +226,7 @@ void NodeAgent::Impl::Start() {
   if (on_assignment) {
     threads_.emplace_back([this](const std::stop_token& stop) { AssignmentLoop(stop); });
   }
+  if (identity_ != nullptr) identity_->Start();
 }
 
 absl::Status NodeAgent::Impl::WaitReady(base::Duration limit) {
@@ -276,6 +261,7 @@ void NodeAgent::Impl::Stop() {
   }
   for (std::jthread& thread : threads_) thread.request_stop();
   threads_.clear();  // Joins.
+  if (identity_ != nullptr) identity_->Stop();
   // The goodbye comes after the threads: a later report would register the node again.
   Deregister();
 }
@@ -337,7 +323,7 @@ void NodeAgent::Impl::ReportLoop(const std::stop_token& stop) {
       continue;
     }
     NoteError(known ? "report" : "register", status);
-    Pause(stop, std::max(backoff.Next(), RetryAfter(status)), replicas_.found());
+    Pause(stop, std::max(backoff.Next(), RetryAfter(status, kMaxPause)), replicas_.found());
   }
 }
 
@@ -428,11 +414,7 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
     request.set_routing_epoch(other_cluster_ || any_epoch_ ? 0 : view_.routing()->epoch());
     request.set_cluster_id(view_.cluster_id());
   }
-  // The source runs without the mutex, because it may call SetState().
-  if (load_source) *request.mutable_load() = load_source();
-  if (const std::optional<base::Duration> skew = clock_skew(); skew) {
-    request.mutable_load()->set_clock_skew_ms(*skew / std::chrono::milliseconds(1));
-  }
+  FillIn(request);
   RoundTrip trip;
   const absl::StatusOr<v1::ReportNodeResponse> response =
       Ask(stop, "report", &NodeManagerStub::ReportNode, request, &trip);
@@ -452,8 +434,21 @@ absl::Status NodeAgent::Impl::Report(const std::stop_token& stop) {
   return response.status();
 }
 
+// The sources run without the mutex, because they may call SetState().
+void NodeAgent::Impl::FillIn(v1::ReportNodeRequest& request) {
+  if (load_source) *request.mutable_load() = load_source();
+  if (const std::optional<base::Duration> skew = clock_skew(); skew) {
+    request.mutable_load()->set_clock_skew_ms(*skew / std::chrono::milliseconds(1));
+  }
+  if (identity_ != nullptr) identity_->FillIn(request);
+  if (use_source && unconfirmed_uses_.empty()) unconfirmed_uses_ = use_source();
+  request.mutable_uses()->Add(unconfirmed_uses_.begin(), unconfirmed_uses_.end());
+}
+
 void NodeAgent::Impl::TakeAnswer(const v1::ReportNodeResponse& response) {
   replicas_.Learn({response.nodemanagers().begin(), response.nodemanagers().end()});
+  unconfirmed_uses_.clear();
+  if (identity_ != nullptr) identity_->Hear(response.identity_epoch());
   // An older NodeManager says it at the registration alone.
   if (const int interval = response.report_interval_ms(); interval > 0) {
     const base::MutexLock lock(mutex_);
@@ -753,25 +748,6 @@ void NodeAgent::Impl::Deregister() {
   }
 }
 
-NodeAgentOptions MakeNodeAgentOptions(v1::Role role, const v1::NodeConfig& node,
-                                      std::string address, std::string metrics_address,
-                                      telemetry::Metrics& metrics, rpc::Door* door) {
-  return {.role = role,
-          .node_id = node.node_id(),
-          .nodemanagers = {node.nodemanagers().begin(), node.nodemanagers().end()},
-          .address = std::move(address),
-          .metrics_address = std::move(metrics_address),
-          .workflow_set = node.workflow_set(),
-          .version = ONEPIECE_VERSION,
-          .build = std::string(base::BuildId()),
-          .zone = node.zone(),
-          .host = node.host(),
-          .labels = {node.labels().begin(), node.labels().end()},
-          .metrics = &metrics,
-          .door = door,
-          .identity = door == nullptr ? "" : node.identity()};
-}
-
 NodeAgent::NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock)
     : impl_(std::make_unique<Impl>(std::move(options), view, clock)) {}
 
@@ -788,6 +764,8 @@ void NodeAgent::OnCapacity(CapacityCallback callback) { impl_->on_capacity = std
 void NodeAgent::OnLimits(LimitsCallback callback) { impl_->on_limits = std::move(callback); }
 
 void NodeAgent::SetLoadSource(LoadSource source) { impl_->load_source = std::move(source); }
+
+void NodeAgent::SetUseSource(UseSource source) { impl_->use_source = std::move(source); }
 
 void NodeAgent::Start() { impl_->Start(); }
 

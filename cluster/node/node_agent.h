@@ -89,8 +89,11 @@ struct NodeStatus {
 /// that of the NodeManager that leads. It tells the NodeManager with every report, and shows it as
 /// the metric onepiece_clock_skew_seconds. Nothing else depends on it.
 ///
-/// Ownership: Owns its threads: one reports, one watches the routing, and for instances one
-/// watches the assignment.
+/// A node with an identity tells its door who may call, and renews its certificate in time
+/// (identity_upkeep.h).
+///
+/// Ownership: Owns its threads: one reports, one watches the routing, for instances one watches the
+/// assignment, and with a door one keeps the identity fresh.
 ///
 /// Threading: Thread-safe. Callbacks run on the agent's threads, one at a time for each kind, and
 /// never after Stop() has returned. They must not call Stop(). A callback delays the next update of
@@ -106,6 +109,7 @@ class NodeAgent {
   using CapacityCallback = std::function<void(const v1::Capacity&)>;
   using LimitsCallback = std::function<void(const v1::LimitsConfig&)>;
   using LoadSource = std::function<v1::NodeLoad()>;
+  using UseSource = std::function<std::vector<v1::TenantUse>()>;
 
   /// Borrows `view` and `clock`, which outlive the agent.
   NodeAgent(NodeAgentOptions options, ClusterView& view, base::Clock& clock = base::SystemClock());
@@ -129,6 +133,10 @@ class NodeAgent {
   void OnLimits(LimitsCallback callback);
   /// The agent asks `source` before every report. REQUIRES: before Start().
   void SetLoadSource(LoadSource source);
+  /// The agent asks `source` for what tenants have used since it asked last, and reports that until
+  /// an answer confirms it. It asks again only then, so the source adds up meanwhile. When an
+  /// answer was lost, the NodeManager hears of the same uses twice. REQUIRES: before Start().
+  void SetUseSource(UseSource source);
 
   /// Starts registering. The node is STARTING until SetState says otherwise.
   void Start();

@@ -21,11 +21,12 @@ struct RecordCopy::State {
 };
 
 RecordCopy::RecordCopy(std::shared_ptr<v1::DatabaseService::Stub> stub, const v1::JobRecord& record,
-                       base::Duration limit, Done done)
+                       const std::string& cluster_id, base::Duration limit, Done done)
     : state_(std::make_shared<State>()) {
   state_->stub = std::move(stub);
   state_->done = std::move(done);
   *state_->request.add_records() = record;
+  state_->request.set_cluster_id(cluster_id);
   rpc::SetTimeout(state_->context, limit);
   state_->stub->async()->ReplicateJobs(&state_->context, &state_->request, &state_->response,
                                        [state = state_](const grpc::Status& status) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "cluster/base/clock.h"
@@ -20,9 +21,9 @@ class RecordCopy {
  public:
   using Done = std::function<void(const absl::Status&)>;
 
-  /// `done` is called once, with how the call ended. It must not block.
+  /// `cluster_id` is the sender's. `done` is called once, with how the call ended. It must not block.
   RecordCopy(std::shared_ptr<v1::DatabaseService::Stub> stub, const v1::JobRecord& record,
-             base::Duration limit, Done done);
+             const std::string& cluster_id, base::Duration limit, Done done);
   ~RecordCopy();
   RecordCopy(const RecordCopy&) = delete;
   RecordCopy& operator=(const RecordCopy&) = delete;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -66,6 +67,10 @@ class ValueRoom {
   /// of Region::Accept.
   absl::StatusOr<v1::ReserveValueResponse> Reserve(const v1::ReserveValueRequest& request,
                                                    std::shared_ptr<const void> admitted);
+  /// Who reserved; nullopt once the message was received or the room given back.
+  [[nodiscard]] std::optional<std::string> SenderOf(std::uint64_t reservation) const {
+    return reservations_.SenderOf(reservation);
+  }
   /// Errors: UNAVAILABLE (BEING_CHECKED: the message has been taken out of the ring, and nobody
   /// knows yet whether it is whole).
   absl::StatusOr<v1::RenewValueResponse> Renew(const v1::RenewValueRequest& request);

@@ -95,6 +95,10 @@ bool Consumer::Tick(base::MonotonicTime now) { return core_->Tick(now); }
 void Consumer::Rest(const std::stop_token& stop, base::Duration watchful, base::Duration calm) {
   core_->Rest(stop, watchful, calm);
 }
+std::optional<std::string> Consumer::NameOf(ProducerId producer_id) const {
+  return core_->NameOf(producer_id);
+}
+
 RingHealth Consumer::health() const { return core_->health(); }
 ConsumerCounters Consumer::counters() const { return core_->counters(); }
 Generation Consumer::generation() const { return core_->generation(); }

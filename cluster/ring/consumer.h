@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -98,6 +99,9 @@ class Consumer {
   /// SHARED_MEMORY_FULL), UNAVAILABLE (RING_MOVED, ADMISSION_OVERTAKEN: ask again; RING_SHUT), and
   /// those of Region::Accept.
   absl::StatusOr<ProducerGrant> Enroll(const ProducerIdentity& identity);
+  /// The name of a producer that is enrolled, or that has gone and is remembered; nullopt for all
+  /// others.
+  [[nodiscard]] std::optional<std::string> NameOf(ProducerId producer_id) const;
   /// Ends the enrollment of a producer that has said good-bye: its Producer is destroyed. The
   /// messages that it committed are still delivered. If it sends again in spite of the good-bye, it
   /// is told `reconnect`, or in a shared segment of a backend that cannot fence it, is heard.

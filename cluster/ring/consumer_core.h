@@ -44,6 +44,7 @@ class ConsumerCore : public std::enable_shared_from_this<ConsumerCore> {
   Generation generation() const;
   Consumer::Fill fill() const;
   std::function<bool()> MarkEnd();
+  std::optional<std::string> NameOf(ProducerId producer_id) const;
   RingHealth health() const;
   [[nodiscard]] const ConsumerOptions& options() const { return options_; }
 

@@ -64,6 +64,13 @@ void ConsumerCore::NoteOldest(base::MonotonicTime now) {
   }
 }
 
+std::optional<std::string> ConsumerCore::NameOf(ProducerId producer_id) const {
+  const base::MutexLock lock(mutex_);
+  const auto found = records_.find(producer_id);
+  if (found == records_.end()) return std::nullopt;
+  return found->second->health.name;
+}
+
 RingHealth ConsumerCore::health() const {
   const Consumer::Fill fill = this->fill();
   const base::MonotonicTime now = clock_.Now();

@@ -1,6 +1,8 @@
 #include "cluster/sqlite/sqlite.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -105,6 +107,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                                                          const OpenOptions& options,
                                                          Explain explain) {
   std::unique_ptr<Database> database(new Database(path, std::move(explain)));
+  // SQLite would make it as wide as the umask lets it, and gives the files beside it the same mode.
+  if (options.mode == OpenMode::kCreate) {
+    const int made = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (made >= 0) close(made);  // Whatever is wrong, SQLite says it.
+  }
   const std::string uri =
       Escaped(path) + (options.mode == OpenMode::kReadFrozen ? "?immutable=1" : "");
   const int code =

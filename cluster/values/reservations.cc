@@ -81,6 +81,21 @@ std::optional<Reservations::Known> Reservations::Find(const std::string& sender,
   return Known{.id = found->first, .place = found->second.reservation.slab.place};
 }
 
+std::optional<std::string> Reservations::SenderOf(std::uint64_t id) const {
+  const base::MutexLock lock(mutex_);
+  const auto found = open_.find(id);
+  if (found == open_.end()) return std::nullopt;
+  return found->second.reservation.sender;
+}
+
+bool Reservations::Writes(const std::string& sender, std::uint32_t segment) const {
+  const base::MutexLock lock(mutex_);
+  return std::ranges::any_of(open_, [&](const OpenMap::value_type& entry) {
+    const Reservation& open = entry.second.reservation;
+    return !entry.second.over && open.slab.place.segment == segment && open.sender == sender;
+  });
+}
+
 Reservations::Fate Reservations::Renew(std::uint64_t id) {
   const base::MutexLock lock(mutex_);
   const auto found = open_.find(id);

@@ -80,6 +80,10 @@ class Reservations {
   /// The open reservation of `length` bytes that this request of the sender has made before, with a
   /// fresh lease. None for request 0.
   std::optional<Known> Find(const std::string& sender, std::uint64_t request, std::uint64_t length);
+  /// Who writes into a reservation that was neither taken nor reclaimed yet.
+  [[nodiscard]] std::optional<std::string> SenderOf(std::uint64_t id) const;
+  /// Whether `sender` has an open reservation in this segment.
+  [[nodiscard]] bool Writes(const std::string& sender, std::uint32_t segment) const;
   /// Begins its lease anew, unless it is over.
   Fate Renew(std::uint64_t id);
   /// Ends a reservation and returns it; nullopt when its fate is not kOpen.

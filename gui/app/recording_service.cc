@@ -43,7 +43,8 @@ absl::Status RecordingService::Begin() {
   const history::RecordState state = loop_.state();
   if (state.recording && state.path == path) return absl::OkStatus();
   std::error_code error;
-  std::filesystem::create_directories(folder_, error);
+  if (std::filesystem::create_directories(folder_, error))
+    std::filesystem::permissions(folder_, std::filesystem::perms::owner_all, error);
   return loop_.Start(path);
 }
 

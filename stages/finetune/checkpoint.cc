@@ -70,7 +70,7 @@ absl::StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& dir) 
   fs::create_directories(dir, error);
   if (error) return CannotWrite(dir, error.message());
   const std::string path = dir + "/lock";
-  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0) return CannotWrite(path, std::strerror(errno));
   CheckpointFolder folder(dir, lock);
   // The kernel drops this lock however the process ends, so a killed run leaves none behind.

@@ -1,12 +1,13 @@
 #include "stages/instance/assignment_taker.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "stages/instance/model_folder.h"
 
 namespace onepiece::instance {
 namespace {
@@ -30,8 +31,10 @@ runtime::StageAssignment StageOf(const v1::Assignment& assignment,
   for (int i = 0; i < assignment.app_ids_size(); ++i) {
     // A NodeManager that knows only one model per stage names it in the stage.
     const auto& model = i < assignment.models_size() ? assignment.models(i) : spec.model();
-    const auto folder = std::filesystem::path(config.model_root()) / model;
-    next.models.push_back({assignment.app_ids(i), model.empty() ? "" : folder.string()});
+    absl::StatusOr<std::string> folder = FindModel(config, model);
+    next.models.push_back({.app = assignment.app_ids(i),
+                           .model_dir = folder.ok() ? *std::move(folder) : model,
+                           .refused = folder.status()});
   }
   next.workers = config.workers();
   next.epoch = assignment.epoch();

@@ -157,10 +157,14 @@ node::KeptWork::Ways Instance::KeptWays() {
       .send = [this](const message::Message& message) { return delivery_.SendKept(message); }};
 }
 
-void Instance::Join(const std::string& address, const std::string& metrics_address,
-                    rpc::Door* door) {
+void Instance::SetDoor(rpc::Door* door) {
+  door_ = door;
+  inbox_->SetDoor(door);
+}
+
+void Instance::Join(const std::string& address, const std::string& metrics_address) {
   node::NodeAgentOptions options = node::MakeNodeAgentOptions(v1::INSTANCE, config_.node(), address,
-                                                              metrics_address, metrics_, door);
+                                                              metrics_address, metrics_, door_);
   options.pinned_stage = config_.pinned_stage();
   options.devices = {DescribeDevice(config_.device())};
   agent_ = std::make_unique<node::NodeAgent>(options, *view_);

@@ -74,8 +74,11 @@ class Instance {
   [[nodiscard]] std::vector<grpc::Service*> services() {
     return {&service_, &work_service_, inbox_->service()};
   }
+  /// `door` says who calls the services; null, and at first: the instance is insecure. REQUIRES:
+  /// before the services are served.
+  void SetDoor(rpc::Door* door);
   /// Registers with the NodeManager as reachable at `address` and begins to take work.
-  void Join(const std::string& address, const std::string& metrics_address, rpc::Door* door);
+  void Join(const std::string& address, const std::string& metrics_address);
   /// Leaves the cluster. Work that nobody has begun, and work that reaches a step boundary, goes to
   /// another instance of the stage. What finds none is given away by whoever keeps it, once this
   /// instance is gone. Jobs whose work nobody keeps fail with INSTANCE_STOPPED. Idempotent.
@@ -95,6 +98,7 @@ class Instance {
   const v1::InstanceConfig config_;
   telemetry::Metrics& metrics_;
   base::Clock& clock_;
+  rpc::Door* door_ = nullptr;
   std::atomic<bool> leaving_ = false;
   // Each part borrows earlier ones. Filled by agent_.
   const std::unique_ptr<node::ClusterView> view_;

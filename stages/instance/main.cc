@@ -30,10 +30,11 @@ int main(int argc, char** argv) {
     ONEPIECE_ASSIGN_OR_RETURN(
         auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
                                                 base::SystemClock()));
+    instance->SetDoor(host.door());
     // Before the instance goes, on every way out: the server calls it.
     const absl::Cleanup stop_serving = [&] { host.StopServing(); };
     ONEPIECE_RETURN_IF_ERROR(host.Serve(instance->services()));
-    instance->Join(host.address(), host.metrics_address(), host.door());
+    instance->Join(host.address(), host.metrics_address());
     ONEPIECE_RETURN_IF_ERROR(host.ReportReady());
     host.WaitForShutdown();
     instance->Leave();

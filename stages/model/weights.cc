@@ -43,6 +43,9 @@ struct FolderListing {
 absl::StatusOr<FolderListing> ListFolder(const std::string& dir) {
   std::error_code error;
   FolderListing listing;
+  if (fs::is_symlink(dir, error)) {
+    return BadWeights(dir + " is a symbolic link: put the folder itself there");
+  }
   fs::directory_iterator entries(dir, error);
   if (error) {
     return base::MakeError(absl::StatusCode::kNotFound, "MODEL_NOT_FOUND",

@@ -126,7 +126,8 @@ std::optional<TaskWorker::Outcome> TaskWorker::LoadMissing(const std::vector<App
                                                            const std::stop_token& stop) {
   Outcome outcome{.revision = revision, .apps = {}, .error = {}};
   std::map<std::string, absl::Status> failed;
-  for (const auto& [app, model_dir] : models) {
+  for (const auto& [app, model_dir, refused] : models) {
+    if (!refused.ok()) failed.emplace(model_dir, refused);
     if (!stages().contains(model_dir) && !failed.contains(model_dir)) {
       if (absl::Status status = LoadModel(model_dir); !status.ok())
         failed.emplace(model_dir, std::move(status));

@@ -28,6 +28,8 @@ namespace onepiece::runtime {
 struct AppModel {
   std::string app;
   std::string model_dir;
+  /// Why the model may not be loaded; OK: it may.
+  absl::Status refused = absl::OkStatus();
   friend bool operator==(const AppModel&, const AppModel&) = default;
 };
 

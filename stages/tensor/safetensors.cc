@@ -273,7 +273,13 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> fil
 
 absl::StatusOr<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::Open(
     const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A link would let whoever may write into a model's folder have any file of this user read.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == ELOOP) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "FILE_NOT_READABLE",
+                           path + " is a symbolic link: put the file itself there",
+                           {{"file", path}});
+  }
   if (fd < 0) {
     const int error = errno;
     const auto code = error == ENOENT || error == ENOTDIR ? absl::StatusCode::kNotFound

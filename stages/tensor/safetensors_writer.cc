@@ -68,7 +68,7 @@ absl::Status WriteSafetensors(const std::string& path,
                               const std::map<std::string, at::Tensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   ONEPIECE_ASSIGN_OR_RETURN(const std::string header, Header(tensors, metadata));
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const bool written = fd >= 0 && WriteBody(fd, header, tensors);
   // This is read before close, which may change it.
   const int error = errno;

@@ -3,6 +3,7 @@
 #include "cluster/database/journal.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <QTemporaryDir>
@@ -19,6 +20,7 @@
 #include "cluster/job/job_record.h"
 #include "tests/database/kill_anywhere.h"
 #include "tests/database/numbered.h"
+#include "tests/reason.h"
 #include "tests/test_main.h"
 
 namespace onepiece::database {
@@ -85,6 +87,40 @@ class JournalTest : public QObject {
       QCOMPARE(found.at(UidOf(n)), base::CanonicalBytes(RecordOf(n, step)));
     }
     QVERIFY(journal->Recover().empty());  // The first call took the records.
+  }
+
+  void Files_AreTheirUsersAlone_WhateverTheUmask() {
+    const mode_t before = umask(0);
+    {
+      const auto journal = Open();
+      journal->Note(RecordOf(1));
+      QVERIFY(Flush(*journal));
+      int files = 0;
+      for (const auto& entry : std::filesystem::directory_iterator(dir_)) {
+        ++files;
+        struct stat about {};
+        QCOMPARE(stat(entry.path().c_str(), &about), 0);
+        QVERIFY2((about.st_mode & 0077) == 0, entry.path().c_str());
+      }
+      QVERIFY(files >= 3);  // The lock, the table and its write-ahead log.
+    }
+    umask(before);
+    struct stat about {};
+    QCOMPARE(stat(dir_.c_str(), &about), 0);
+    QCOMPARE(about.st_mode & 07777, mode_t{0700});
+  }
+
+  void Folder_ThatOthersMayEnter_IsRefused() {
+    { Open()->Note(RecordOf(1)); }
+    QCOMPARE(chmod(folder_->path().toLocal8Bit(), 0755), 0);
+    QCOMPARE(chmod(dir_.c_str(), 0755), 0);
+    const absl::Status refused =
+        Journal::Open({.folder = dir_, .cluster_id = "cluster"}, base::SystemClock()).status();
+    QCOMPARE(Reason(refused), std::string("MODE_TOO_WIDE"));
+    QVERIFY(base::Message(refused).find("chmod 700 " + dir_) != std::string::npos);
+    // Nobody reaches it behind a closed folder. Its supervisor made it so in earlier versions.
+    QCOMPARE(chmod(folder_->path().toLocal8Bit(), 0700), 0);
+    QCOMPARE(Found(*Open()).size(), 1U);
   }
 
   void Closing_WritesTheRest() {

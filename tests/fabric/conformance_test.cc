@@ -230,6 +230,65 @@ class ConformanceTest : public QObject {
     QCOMPARE(dialer->Connect(remote).status().code(), absl::StatusCode::kUnavailable);
   }
 
+  void Reader_ReadsAndChangesNothing() {
+    const auto dialer = *backend_->get().Dial();
+    const auto access = *region_->Accept(dialer->offer(), Rights::kReadOnly);
+    const auto remote = RemoteRegion::Parse(access->remote().Serialize());
+    QVERIFY(remote.ok() && *remote == access->remote());
+    auto reader = dialer->Connect(*remote);
+    QVERIFY2(reader.ok(), reader.status().ToString().c_str());
+    const std::array<std::uint64_t, 2> words{7, 8};
+    QVERIFY(Do({Op::WriteWords("w", 64, words)}).ok());
+    std::array<std::uint64_t, 2> seen{};
+    std::array<std::byte, 16> bytes{};
+    std::uint64_t old_value = 0;
+    const std::array<std::span<const std::byte>, 1> pieces{bytes};
+    const std::uint32_t rung = doorbell_->count();
+    for (const Op& op : {Op::WriteWords("w", 64, seen), Op::Write("w", 64, pieces),
+                         Op::CompareAndSwap("c", 64, 7, 9, &old_value),
+                         Op::FetchAdd("a", 64, 1, &old_value), Op::Notify("n")}) {
+      QCOMPARE(Reason((*reader)->Execute({&op, 1}, backend_->Soon())), std::string("READ_ONLY"));
+    }
+    const Op reads[] = {Op::ReadWords("r", 64, seen), Op::Read("b", 64, bytes)};
+    const auto status = (*reader)->Execute(reads, backend_->Soon());
+    QVERIFY2(status.ok(), status.ToString().c_str());
+    QCOMPARE(seen, words);
+    QCOMPARE(std::memcmp(bytes.data(), words.data(), bytes.size()), 0);
+    QCOMPARE(doorbell_->count(), rung);
+  }
+
+  // A peer may be any program, so the owner's end refuses what the peer's own channel would not.
+  void Reader_ThatClaimsMore_IsRefusedByTheOwner_data() {
+    QTest::addColumn<int>("kind");
+    for (const auto& [name, kind] :
+         {std::pair{"write", Op::Kind::kWrite}, {"words", Op::Kind::kWriteWords},
+          {"swap", Op::Kind::kCompareAndSwap}, {"add", Op::Kind::kFetchAdd}}) {
+      QTest::newRow(name) << static_cast<int>(kind);
+    }
+  }
+  void Reader_ThatClaimsMore_IsRefusedByTheOwner() {
+    QFETCH(int, kind);
+    const auto dialer = *backend_->get().Dial();
+    const auto access = *region_->Accept(dialer->offer(), Rights::kReadOnly);
+    if (access->remote().backend == "shm") QSKIP("whoever may open a segment may write into it");
+    RemoteRegion remote = access->remote();
+    remote.rights = Rights::kReadWrite;
+    auto channel = dialer->Connect(remote);
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    const std::array<std::uint64_t, 1> word{1};
+    std::uint64_t old_value = 0;
+    const std::array<std::span<const std::byte>, 1> pieces{std::as_bytes(std::span(word))};
+    Op op = Op::Write("write", 0, pieces);
+    if (kind == static_cast<int>(Op::Kind::kWriteWords)) op = Op::WriteWords("words", 0, word);
+    if (kind == static_cast<int>(Op::Kind::kFetchAdd)) op = Op::FetchAdd("add", 0, 1, &old_value);
+    if (kind == static_cast<int>(Op::Kind::kCompareAndSwap)) {
+      op = Op::CompareAndSwap("swap", 0, 0, 1, &old_value);
+    }
+    QCOMPARE(Reason((*channel)->Execute({&op, 1}, backend_->Soon())),
+             std::string("CHANNEL_BROKEN"));
+    QCOMPARE(LoadWord(region_->bytes().data()), std::uint64_t{0});
+  }
+
   void Connect_RefusesARegionThatIsNotThis_data() {
     QTest::addColumn<QString>("what");
     for (const char* what : {"key", "longer", "shorter", "backend", "address", "path", "details"}) {

@@ -38,6 +38,18 @@ struct DoomedChild {
   ~DoomedChild() { Kill(); }
 };
 
+/// The rights of this process's mappings of a segment, sorted.
+QStringList MappingsOf(const std::string& segment) {
+  QFile file("/proc/self/maps");
+  QStringList rights;
+  if (!file.open(QIODevice::ReadOnly)) return rights;
+  for (const QByteArray& line : file.readAll().split('\n')) {
+    if (line.contains(segment.c_str())) rights << QString::fromUtf8(line.split(' ').at(1));
+  }
+  rights.sort();
+  return rights;
+}
+
 void StartChild(const std::string& cluster, DoomedChild& child, int segments = 1) {
   int fds[2];
   QCOMPARE(pipe(fds), 0);
@@ -139,6 +151,77 @@ class ShmTest : public QObject {
     std::string huge = bytes;
     huge.replace(8, 8, 8, '\xff');
     QVERIFY(!RemoteRegion::Parse(huge).ok());
+  }
+
+  void Parse_KnowsRegionsForReading() {
+    RemoteRegion region{.backend = "shm", .address = "/a", .length_bytes = 64, .key = 5};
+    const std::string bytes = region.Serialize();
+    region.rights = Rights::kReadOnly;
+    const auto parsed = RemoteRegion::Parse(region.Serialize());
+    QVERIFY(parsed.ok() && *parsed == region);
+    std::string unknown = bytes;
+    AppendU64(unknown, 2);
+    QCOMPARE(Reason(RemoteRegion::Parse(unknown).status()), std::string("MALFORMED_REGION"));
+    std::string twice = region.Serialize();
+    AppendU64(twice, 1);
+    QCOMPARE(Reason(RemoteRegion::Parse(twice).status()), std::string("MALFORMED_REGION"));
+  }
+
+  void Reader_MapsTheSegmentForReadingAlone() {
+    DoomedChild child;
+    StartChild(cluster_, child);
+    RemoteRegion remote = child.remote;
+    remote.rights = Rights::kReadOnly;
+    const auto reader = (*fabric_->Dial())->Connect(remote);
+    QVERIFY2(reader.ok(), reader.status().ToString().c_str());
+    QCOMPARE(MappingsOf(remote.address), QStringList{"r--s"});
+    // A writer of this process has a mapping of its own, which later readers share.
+    const auto writer = (*fabric_->Dial())->Connect(child.remote);
+    QVERIFY(writer.ok());
+    const auto second = (*fabric_->Dial())->Connect(remote);
+    QVERIFY(second.ok());
+    QCOMPARE(MappingsOf(remote.address), (QStringList{"r--s", "rw-s"}));
+    std::uint64_t old_value = 0, seen = 0;
+    const Op add = Op::FetchAdd("add", 0, 5, &old_value);
+    const Op read = Op::ReadWords("read", 0, {&seen, 1});
+    const auto soon = base::SystemClock().Now() + std::chrono::seconds(10);
+    QVERIFY((*writer)->Execute({&add, 1}, soon).ok());
+    QVERIFY((*reader)->Execute({&read, 1}, soon).ok());
+    QCOMPARE(seen, std::uint64_t{5});
+    child.Kill();
+    QCOMPARE(*UnlinkStale(cluster_), 1);
+  }
+
+  void Connect_RefusesSegmentsThatOthersMayOpen() {
+    DoomedChild child;
+    StartChild(cluster_, child);
+    const std::string path = "/dev/shm" + child.remote.address;
+    for (const mode_t mode : {0644u, 0620u, 0602u}) {
+      QCOMPARE(chmod(path.c_str(), mode), 0);
+      QCOMPARE(Reason((*fabric_->Dial())->Connect(child.remote).status()),
+               std::string("WRONG_REGION"));
+    }
+    child.Kill();
+    QCOMPARE(*UnlinkStale(cluster_), 0);
+    QCOMPARE(chmod(path.c_str(), 0600), 0);
+    if (geteuid() == 0) {
+      QCOMPARE(chown(path.c_str(), 65534, 65534), 0);
+      QCOMPARE(Reason((*fabric_->Dial())->Connect(child.remote).status()),
+               std::string("WRONG_REGION"));
+      QCOMPARE(*UnlinkStale(cluster_), 0);
+      QCOMPARE(chown(path.c_str(), 0, 0), 0);
+    }
+    QCOMPARE(*UnlinkStale(cluster_), 1);
+  }
+
+  // Two clusters of one user differ in their ids alone.
+  void Connect_RefusesSegmentsOfAnotherCluster() {
+    DoomedChild child;
+    StartChild(cluster_ + "-other", child);
+    QCOMPARE(Reason((*fabric_->Dial())->Connect(child.remote).status()),
+             std::string("WRONG_FABRIC"));
+    child.Kill();
+    QCOMPARE(*UnlinkStale(cluster_ + "-other"), 1);
   }
 
   void Register_NamesASegmentOfOursOnlyForUs() {

@@ -51,7 +51,7 @@ void ToOwner(Input input) {
   const std::unique_ptr<std::uint64_t[]> memory(new std::uint64_t[kRegionBytes / 8]());
   const std::span region(reinterpret_cast<std::byte*>(memory.get()), kRegionBytes);
   const UcxHello hello{.key = 1, .length_bytes = kRegionBytes, .address = "fuzz"};
-  UcxSession session(hello, region);
+  UcxSession session(hello, region, Rights::kReadWrite);
   if (input.Byte() < 250) ONEPIECE_CHECK(session.Judge(hello.Serialize()) == UcxVerdict::kWelcome);
   ONEPIECE_CHECK(session.Judge(hello.Serialize()) == UcxVerdict::kWrongRegion ||
                  !session.refused());

@@ -66,6 +66,24 @@ class RecordingFilesTest : public QObject {
     path_ = folder_->filePath("a.onepiece").toStdString();
   }
 
+  void File_IsItsUsersAlone_WhateverTheUmask() {
+    const auto mode = [&] {
+      struct stat about {};
+      return stat(path_.c_str(), &about) == 0 ? about.st_mode & 07777 : 0;
+    };
+    const mode_t before = umask(0);
+    { QVERIFY(Recorder::Open(path_).ok()); }
+    umask(before);
+    QCOMPARE(mode(), mode_t{0600});
+    // One of an earlier version, where others may read it.
+    QCOMPARE(chmod(path_.c_str(), 0644), 0);
+    QCOMPARE(chmod(folder_->path().toLocal8Bit(), 0755), 0);
+    const absl::Status refused = Recorder::Open(path_).status();
+    QCOMPARE(Reason(refused), std::string("MODE_TOO_WIDE"));
+    QVERIFY(base::Message(refused).find("chmod 600 " + path_) != std::string::npos);
+    QVERIFY(Recording::Open(path_).ok());
+  }
+
   void FilesThatAreNotOurs_AreLeftAlone_data() {
     QTest::addColumn<QByteArray>("bytes");
     QTest::addColumn<QString>("sql");

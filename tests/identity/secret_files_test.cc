@@ -64,6 +64,29 @@ class SecretFilesTest : public QObject {
     QVERIFY(EnsureSecretFolder(deep).ok());
   }
 
+  void EnsureClosed_MendsWhatNobodyCouldReach_AndRefusesTheRest() {
+    const std::string inner = folder_ + "/journal", file = inner + "/records";
+    QCOMPARE(mkdir(inner.c_str(), 0755), 0);
+    QCOMPARE(chmod(inner.c_str(), 0755), 0);
+    WriteBytes(file, "prompts", 0644);
+    // folder_ is closed.
+    QVERIFY(EnsureClosed(file).ok());
+    QCOMPARE(ModeOf(file), mode_t{0600});
+    QVERIFY(EnsureClosed(inner).ok());
+    QCOMPARE(ModeOf(inner), mode_t{0700});
+    QCOMPARE(Reason(EnsureClosed(folder_ + "/missing")), std::string("NO_FILE"));
+
+    QCOMPARE(chmod(temp_->path().toLocal8Bit(), 0755), 0);
+    for (const std::string& open : {folder_, inner}) QCOMPARE(chmod(open.c_str(), 0755), 0);
+    QCOMPARE(chmod(file.c_str(), 0640), 0);
+    const absl::Status readable = EnsureClosed(file), enterable = EnsureClosed(inner);
+    QCOMPARE(Reason(readable), std::string("MODE_TOO_WIDE"));
+    QVERIFY(Says(readable, "chmod 600 " + file));
+    QCOMPARE(Reason(enterable), std::string("MODE_TOO_WIDE"));
+    QVERIFY(Says(enterable, "chmod 700 " + inner));
+    QCOMPARE(ModeOf(file), mode_t{0640});
+  }
+
   void Folder_ThatOthersMayEnter_IsRefusedWithTheCommandThatMendsIt() {
     for (const mode_t mode : {0750, 0701, 0777}) {
       QCOMPARE(chmod(folder_.c_str(), mode), 0);

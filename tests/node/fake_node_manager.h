@@ -60,6 +60,11 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
       return rpc::ToGrpc(base::MakeError(absl::StatusCode::kAborted, "STALE_INCARNATION", "dead"));
     }
     reports_.push_back(*request);
+    if (lost_reports_ > 0) {
+      --lost_reports_;
+      return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+    }
+    response->set_identity_epoch(identity_epoch_);
     response->set_report_interval_ms(new_interval_ms_);
     if (server_time_) response->set_server_unix_ms(server_time_());
     if (limits_) *response->mutable_limits() = *limits_;
@@ -136,6 +141,16 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
     const base::MutexLock lock(mutex_);
     limits_ = limits;
   }
+  /// Answers to reports name this IdentityTable.
+  void TellIdentity(std::uint64_t epoch) {
+    const base::MutexLock lock(mutex_);
+    identity_epoch_ = epoch;
+  }
+  /// So many reports come and are not answered.
+  void LoseReports(int count) {
+    const base::MutexLock lock(mutex_);
+    lost_reports_ = count;
+  }
   /// Answers to reports carry a Capacity of this set.
   void TellCapacity(const std::string& workflow_set) {
     const base::MutexLock lock(mutex_);
@@ -186,6 +201,10 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
   void LoseAnswers(int count) {
     const base::MutexLock lock(mutex_);
     lost_answers_ = count;
+  }
+  std::vector<v1::ReportNodeRequest> reports() {
+    const base::MutexLock lock(mutex_);
+    return reports_;
   }
   void ClearTables() {
     const base::MutexLock lock(mutex_);
@@ -270,6 +289,8 @@ class FakeNodeManager final : public v1::NodeManagerService::Service {
                                                                 ABSL_GUARDED_BY(mutex_) = 0;
   bool follows_ ABSL_GUARDED_BY(mutex_) = false, stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool refuses_reports_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t identity_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lost_reports_ ABSL_GUARDED_BY(mutex_) = 0;
   int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0, refusals_ ABSL_GUARDED_BY(mutex_) = 0;
   int report_interval_ms_ ABSL_GUARDED_BY(mutex_) = 20;
   int new_interval_ms_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -15,10 +15,12 @@
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "cluster/node/shared_routings.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
+#include "onepiece/v1/identity.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "tests/node/fake_node_manager.h"
 #include "tests/node/wrong_clock.h"
@@ -269,6 +271,56 @@ class NodeAgentTest : public QObject {
     QCOMPARE(reports.back().routing_epoch(), std::uint64_t{0});
     QVERIFY(agent.WaitReady(seconds(10)).ok());
     QCOMPARE(view.routing()->epoch(), std::uint64_t{3});
+  }
+
+  void Report_UsesAreSaidUntilAnAnswerConfirmsThem() {
+    manager_->LoseReports(1);
+    std::atomic<int> asked = 0;
+    ClusterView view;
+    NodeAgent agent(Options({served_->server.address()}), view);
+    agent.SetUseSource([&asked] {
+      std::vector<v1::TenantUse> uses;
+      if (asked++ == 0) uses.emplace_back().set_tenant("films");
+      return uses;
+    });
+    agent.Start();
+    QVERIFY(!manager_->WaitReport([](const auto& report) { return report.uses().empty(); }).empty());
+    agent.Stop();
+    const auto reports = manager_->reports();
+    QVERIFY(reports.size() >= 3);
+    for (const std::size_t i : {0, 1}) {
+      QCOMPARE(reports[i].uses_size(), 1);
+      QCOMPARE(reports[i].uses(0).tenant(), std::string("films"));
+    }
+    QVERIFY(reports[2].uses().empty());
+  }
+
+  void Report_NewerIdentityTable_ReachesTheDoor() {
+    class FakeIdentity final : public v1::IdentityService::Service {
+      grpc::Status GetIdentityTable(grpc::ServerContext*, const v1::GetIdentityTableRequest*,
+                                    v1::IdentityTable* table) override {
+        table->set_epoch(5);
+        return grpc::Status::OK;
+      }
+    } identity;
+    rpc::Server server({.listen = "127.0.0.1:0"});
+    server.AddService(*manager_);
+    server.AddService(identity);
+    served_.reset();  // A service belongs to one server.
+    QVERIFY(server.Start().ok());
+    manager_->TellIdentity(5);
+    rpc::Door door("test", base::SystemClock());
+    ClusterView view;
+    NodeAgentOptions options = Options({server.address()});
+    options.door = &door;
+    {
+      NodeAgent agent(options, view);
+      agent.Start();
+      QVERIFY(!manager_->WaitReport([](const auto& report) { return report.identity_epoch() == 5; })
+                   .empty());
+    }
+    QCOMPARE(door.epoch(), std::uint64_t{5});
+    server.Shutdown(base::Duration::zero());
   }
 
   void Report_BringsCapacity() {

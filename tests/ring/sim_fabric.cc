@@ -68,7 +68,8 @@ class SimRegion final : public fabric::Region {
   SimRegion(const SimRegion&) = delete;
   SimRegion& operator=(const SimRegion&) = delete;
   std::span<std::byte> bytes() override { return memory_->bytes(); }
-  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer) override {
+  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer,
+                                                         fabric::Rights /*rights*/) override {
     if (hooks_.point) hooks_.point("accept");
     return std::make_unique<SimAccess>(memory_, offer.peer, hooks_);
   }

@@ -2,6 +2,7 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
+#include <filesystem>
 #include <random>
 
 #include "cluster/base/status.h"
@@ -176,6 +177,19 @@ class SafetensorsTest : public QObject {
     const auto bytes = (*file)->Data(*(*file)->index().Find("b"));
     QCOMPARE(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
              std::string("456789ab"));
+  }
+
+  // It may lead to any file of the user who runs the program.
+  void Open_FollowsNoLink() {
+    const QTemporaryDir dir;
+    const std::string path = dir.filePath("a.safetensors").toStdString();
+    const std::string link = dir.filePath("b.safetensors").toStdString();
+    WriteFile(path, SafetensorsBytes(kGoodHeader, "0123456789ab"));
+    std::filesystem::create_symlink(path, link);
+    QVERIFY(SafetensorsFile::Open(path).ok());
+    const auto refused = SafetensorsFile::Open(link);
+    QCOMPARE(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+    QVERIFY(std::string(refused.status().message()).find("symbolic link") != std::string::npos);
   }
 
   void Open_RefusesWhatIsNoFile() {

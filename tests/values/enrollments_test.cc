@@ -38,7 +38,8 @@ class FakeAccess final : public fabric::Access {
 class FakeRegion final : public fabric::Region {
  public:
   std::span<std::byte> bytes() override { return {}; }
-  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer) override {
+  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer,
+                                                         fabric::Rights /*rights*/) override {
     auto& state = peers_.emplace_back();
     state.pid = offer.peer.pid;
     state.revocable = revocable_;

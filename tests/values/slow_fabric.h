@@ -73,9 +73,10 @@ class SlowRegion final : public fabric::Region {
   SlowRegion(std::unique_ptr<fabric::Region> inner, Gate& gate, Gate& revoke)
       : inner_(std::move(inner)), gate_(gate), revoke_(revoke) {}
   std::span<std::byte> bytes() override { return inner_->bytes(); }
-  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer) override {
+  absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer,
+                                                         fabric::Rights rights) override {
     gate_.Pass();
-    auto access = inner_->Accept(offer);
+    auto access = inner_->Accept(offer, rights);
     if (!access.ok()) return access.status();
     return std::make_unique<SlowAccess>(*std::move(access), revoke_);
   }

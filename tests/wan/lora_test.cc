@@ -187,7 +187,8 @@ class LoraTest : public QObject {
     const std::string model = Path("model");
     fs::create_directories(model + "/loras");
     for (const auto& entry : fs::directory_iterator(fs::path(kBase).parent_path()))
-      fs::create_symlink(entry.path(), fs::path(model) / entry.path().filename());
+      fs::copy(entry.path(), fs::path(model) / entry.path().filename(),
+               fs::copy_options::recursive);
     WriteSafetensors(model + "/loras/style.safetensors", Halves({"blocks.0.attn1.to_q"}, 1));
     WriteSafetensors(model + "/loras/other.safetensors", Halves({"blocks.9.attn1.to_q"}, 1));
     const auto stage = MakeDiffusionStage();

@@ -94,7 +94,8 @@ class ResumeTest : public QObject {
     euler_ = folder_.path().toStdString();
     for (const auto& entry : fs::directory_iterator(kTinyModel)) {
       if (entry.path().filename() != "scheduler")
-        fs::create_symlink(entry.path(), fs::path(euler_) / entry.path().filename());
+        fs::copy(entry.path(), fs::path(euler_) / entry.path().filename(),
+                 fs::copy_options::recursive);
     }
     fs::create_directory(fs::path(euler_) / "scheduler");
     std::ofstream(euler_ + "/scheduler/scheduler_config.json")

@@ -33,10 +33,18 @@ constexpr std::uint64_t kOwnerStartAt = 32;
 constexpr std::uint64_t kRetiredAt = 40;
 constexpr std::uint64_t kDoorbellAt = 64;  // 32 bits, as futexes are; a line of its own.
 
+// Follows the name of a segment that is mapped for reading alone. No name has a second slash.
+constexpr char kReaderMark[] = "/reader";
+
 struct Registry {
   base::Mutex mutex;
   std::map<std::string, std::weak_ptr<ShmSegment>> segments ABSL_GUARDED_BY(mutex);
 
+  std::shared_ptr<ShmSegment> Find(const std::string& name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const auto at = segments.find(name);
+    return at == segments.end() ? nullptr : at->second.lock();
+  }
   void ForgetEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::erase_if(segments, [](const auto& entry) { return entry.second.expired(); });
   }
@@ -85,8 +93,8 @@ std::byte* Map(int fd, std::uint64_t bytes) {
 
 // The owner has filled the pages, so populating them for reading maps many at once, and they can be
 // written too.
-std::byte* MapFilled(int fd, std::uint64_t bytes) {
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+std::byte* MapFilled(int fd, std::uint64_t bytes, int protection) {
+  void* base = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) return nullptr;
   // A kernel before 5.14 cannot do that. Then each page is mapped when it is first used.
   (void)madvise(base, bytes, MADV_POPULATE_READ);
@@ -113,6 +121,12 @@ int CreateLocked(const std::string& name) {
   }
   errno = EAGAIN;
   return -1;
+}
+
+// A segment of another user may change or shrink under its readers' feet, and what others may open
+// holds no cluster's data.
+bool IsPrivate(const struct stat& info) {
+  return S_ISREG(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0;
 }
 
 absl::Status WrongRegion(const std::string& name, const char* what) {
@@ -154,33 +168,16 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
 
 absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegion& remote) {
   const std::string& name = remote.address;
+  const bool reads = remote.rights == Rights::kReadOnly;
   Registry& registry = TheRegistry();
   // The lock is held until the mapping is registered. Otherwise two threads that attach at once
   // would map the segment twice.
   const base::MutexLock lock(registry.mutex);
-  std::shared_ptr<ShmSegment> segment = registry.segments[name].lock();
+  std::shared_ptr<ShmSegment> segment = registry.Find(name);
+  if (segment == nullptr && reads) segment = registry.Find(name + kReaderMark);
   if (segment == nullptr) {
-    const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
-    if (file.get() < 0) {
-      registry.segments.erase(name);
-      return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
-                             "no segment " + name + ": " + std::strerror(errno));
-    }
-    struct stat info {};
-    const std::uint64_t mapped = kHeaderBytes + remote.length_bytes;
-    // A file that is too short could be mapped too, and an access behind its end would raise
-    // SIGBUS.
-    if (fstat(file.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != mapped) {
-      registry.segments.erase(name);
-      return WrongRegion(name, "has another length");
-    }
-    std::byte* base = MapFilled(file.get(), mapped);
-    if (base == nullptr) {
-      registry.segments.erase(name);
-      return SystemError("cannot map", name, errno);
-    }
-    segment = std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
-    registry.segments[name] = segment;
+    ONEPIECE_ASSIGN_OR_RETURN(segment, MapFile(remote));
+    registry.segments[reads ? name + kReaderMark : name] = segment;
     // A process that only attaches would otherwise remember every segment that it ever mapped.
     registry.ForgetEnded();
   }
@@ -196,11 +193,34 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
   return segment;
 }
 
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::MapFile(const RemoteRegion& remote) {
+  const std::string& name = remote.address;
+  const bool reads = remote.rights == Rights::kReadOnly;
+  const FileDescriptor file(shm_open(name.c_str(), (reads ? O_RDONLY : O_RDWR) | O_CLOEXEC, 0));
+  if (file.get() < 0) {
+    return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
+                           "no segment " + name + ": " + std::strerror(errno));
+  }
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) return SystemError("cannot look at", name, errno);
+  if (!IsPrivate(info)) return WrongRegion(name, "is another user's, or others may open it");
+  // A file that is too short could be mapped too, and an access behind its end would raise SIGBUS.
+  const std::uint64_t mapped = kHeaderBytes + remote.length_bytes;
+  if (static_cast<std::uint64_t>(info.st_size) != mapped) {
+    return WrongRegion(name, "has another length");
+  }
+  std::byte* base = MapFilled(file.get(), mapped, reads ? PROT_READ : PROT_READ | PROT_WRITE);
+  if (base == nullptr) return SystemError("cannot map", name, errno);
+  return std::shared_ptr<ShmSegment>(new ShmSegment(base, mapped));
+}
+
 absl::StatusOr<bool> ShmSegment::UnlinkIfOwnerless(const std::string& name) {
   const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   // Its owner or another cleaner has removed it, or it is another user's.
   if (file.get() < 0 && (errno == ENOENT || errno == EACCES)) return false;
   if (file.get() < 0) return SystemError("cannot open", name, errno);
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0 || !IsPrivate(info)) return false;
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
     return SystemError("cannot lock", name, errno);

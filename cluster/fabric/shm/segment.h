@@ -26,11 +26,14 @@ class ShmSegment {
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Create(const std::string& name,
                                                             std::uint64_t length_bytes,
                                                             const PeerIdentity& owner);
-  /// Maps a segment that a peer created.
+  /// Maps a segment that a peer created; for reading alone when `remote` says so, unless this
+  /// process has mapped the segment for writing already.
   ///
-  /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key).
+  /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key, or a segment that
+  /// another user owns or could open).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
-  /// Removes the name of a segment whose owner is dead, and returns whether it did. The owner's
+  /// Removes the name of a segment of this user whose owner is dead, and returns whether it did. The
+  /// owner's
   /// mapping holds a lock (flock) on the file until the kernel takes the mapping away, however the
   /// owner ends. Unlike a process id, the lock means the same in every pid namespace, and
   /// containers can share /dev/shm.
@@ -56,6 +59,7 @@ class ShmSegment {
  private:
   ShmSegment(std::byte* base, std::uint64_t mapped_bytes)
       : base_(base), mapped_bytes_(mapped_bytes) {}
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> MapFile(const RemoteRegion& remote);
   std::uint32_t* DoorbellWord() const;
 
   std::byte* const base_;

@@ -110,12 +110,16 @@ class ShmRegion final : public Region {
 
   std::span<std::byte> bytes() override { return segment_->bytes(); }
 
-  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) override {
     if (offer.backend != kBackend || offer.peer.host != SelfIdentity().host) {
       return InvalidArgument("WRONG_FABRIC", "the offer is not of shared memory on this host");
     }
     ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
-    return std::make_unique<ShmAccess>(remote_, offer.peer, std::move(watch));
+    RemoteRegion remote = remote_;
+    remote.rights = rights;
+    // Ringing writes into the doorbell's segment.
+    if (rights == Rights::kReadOnly) remote.details.clear();
+    return std::make_unique<ShmAccess>(std::move(remote), offer.peer, std::move(watch));
   }
 
  private:
@@ -128,8 +132,8 @@ class ShmChannel final : public Channel {
  public:
   /// `doorbell` may be null.
   ShmChannel(std::shared_ptr<ShmSegment> segment, std::shared_ptr<ShmSegment> doorbell,
-             std::unique_ptr<ProcessWatch> owner, base::Clock& clock)
-      : Channel(segment->bytes().size()),
+             std::unique_ptr<ProcessWatch> owner, Rights rights, base::Clock& clock)
+      : Channel(segment->bytes().size(), rights),
         segment_(std::move(segment)),
         doorbell_(std::move(doorbell)),
         memory_(segment_->bytes().data()),
@@ -263,7 +267,7 @@ class ShmDialer final : public Dialer {
                              "the region's owner is dead");
     }
     return std::make_unique<ShmChannel>(std::move(segment), std::move(doorbell), std::move(owner),
-                                        clock_);
+                                        remote.rights, clock_);
   }
 
  private:

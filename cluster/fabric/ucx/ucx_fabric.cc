@@ -73,18 +73,20 @@ class UcxRegion final : public Region {
         doorbell_(std::move(doorbell)) {}
   std::span<std::byte> bytes() override { return memory_->bytes(); }
 
-  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) override {
     ONEPIECE_RETURN_IF_ERROR(CheckUcxOffer(offer));
     ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
     const std::uint64_t length_bytes = memory_->bytes().size();
     RemoteRegion remote{.backend = kUcxBackend,
                         .address = NewAddress(),
                         .length_bytes = length_bytes,
-                        .key = base::RandomU64()};
+                        .key = base::RandomU64(),
+                        .rights = rights};
     ONEPIECE_ASSIGN_OR_RETURN(auto target, UcxTarget::Open(context_, memory_, doorbell_,
                                                            {.key = remote.key,
                                                             .length_bytes = length_bytes,
-                                                            .address = remote.address}));
+                                                            .address = remote.address},
+                                                           rights));
     remote.details = UcxDetails{.worker_address = target->worker_address()}.Serialize();
     ONEPIECE_RETURN_IF_ERROR(progress_.Add(target));
     return std::make_unique<UcxAccess>(progress_, std::move(target), std::move(remote), offer.peer,
@@ -100,8 +102,8 @@ class UcxRegion final : public Region {
 
 class UcxChannel final : public Channel {
  public:
-  UcxChannel(std::unique_ptr<UcxLink> link, std::uint64_t length_bytes, base::Clock& clock)
-      : Channel(length_bytes), clock_(clock), link_(std::move(link)) {}
+  UcxChannel(std::unique_ptr<UcxLink> link, const RemoteRegion& remote, base::Clock& clock)
+      : Channel(remote.length_bytes, remote.rights), clock_(clock), link_(std::move(link)) {}
 
  protected:
   // Operations on the network take real time, whatever clock the deadline belongs to.
@@ -139,7 +141,7 @@ class UcxDialer final : public Dialer {
     }
     const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kConnectTimeout);
     ONEPIECE_ASSIGN_OR_RETURN(auto link, UcxLink::Connect(context_, remote, deadline));
-    return std::make_unique<UcxChannel>(std::move(link), remote.length_bytes, clock_);
+    return std::make_unique<UcxChannel>(std::move(link), remote, clock_);
   }
 
  private:
@@ -200,7 +202,8 @@ absl::Status CheckInterfaces(std::string_view devices) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Fabric>> OpenUcxFabric(std::string_view devices,
-                                                      base::Clock& clock) {
+                                                      base::Clock& clock,
+                                                      FrameProtection /*protection*/) {
   if (!devices.empty()) ONEPIECE_RETURN_IF_ERROR(CheckInterfaces(devices));
   ONEPIECE_ASSIGN_OR_RETURN(auto context,
                             UcxContext::Open(devices.empty() ? "all" : std::string(devices)));

@@ -38,7 +38,9 @@ bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
   const bool atomic = op.kind == UcxKind::kSwap || op.kind == UcxKind::kAdd;
   const std::uint64_t word = sizeof(std::uint64_t);
   const bool whole_words = op.offset % word == 0 && op.length_bytes % word == 0;
+  const bool reads = op.kind == UcxKind::kRead || op.kind == UcxKind::kEnd;
   return welcomed_ && op.sequence == next_sequence_ && inside &&
+         (reads || rights_ == Rights::kReadWrite) &&
          payload_bytes == (writes ? op.length_bytes : 0) &&
          (op.kind != UcxKind::kWriteWords || whole_words) &&
          (!atomic || (whole_words && op.length_bytes == word)) && op.kind >= UcxKind::kWrite &&

@@ -20,8 +20,8 @@ namespace onepiece::fabric {
 class UcxSession {
  public:
   /// The peer is welcome when its hello equals `expected`. Borrows the region's memory.
-  UcxSession(UcxHello expected, std::span<std::byte> region)
-      : expected_(std::move(expected)), region_(region) {}
+  UcxSession(UcxHello expected, std::span<std::byte> region, Rights rights)
+      : expected_(std::move(expected)), region_(region), rights_(rights) {}
 
   UcxVerdict Judge(std::string_view hello);
 
@@ -46,6 +46,7 @@ class UcxSession {
 
   const UcxHello expected_;
   const std::span<std::byte> region_;
+  const Rights rights_;
   bool welcomed_ = false;
   bool refused_ = false;
   std::uint64_t next_sequence_ = 0;

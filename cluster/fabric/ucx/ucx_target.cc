@@ -42,23 +42,23 @@ void UcxDoorbell::Ring() {
 absl::StatusOr<std::shared_ptr<UcxTarget>> UcxTarget::Open(std::shared_ptr<UcxContext> context,
                                                            std::shared_ptr<UcxMemory> memory,
                                                            std::shared_ptr<UcxDoorbell> doorbell,
-                                                           UcxHello expected) {
+                                                           UcxHello expected, Rights rights) {
   ONEPIECE_ASSIGN_OR_RETURN(auto worker, UcxWorker::Create(std::move(context)));
   ONEPIECE_ASSIGN_OR_RETURN(std::string address, worker->Address());
   return std::shared_ptr<UcxTarget>(new UcxTarget(std::move(worker), std::move(memory),
                                                   std::move(doorbell), std::move(expected),
-                                                  std::move(address)));
+                                                  rights, std::move(address)));
 }
 
 UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemory> memory,
                      std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected,
-                     std::string worker_address)
+                     Rights rights, std::string worker_address)
     : memory_(std::move(memory)),
       doorbell_(std::move(doorbell)),
       worker_address_(std::move(worker_address)),
       fd_(worker->fd()),
       worker_(std::move(worker)),
-      session_(std::move(expected), memory_->bytes()) {
+      session_(std::move(expected), memory_->bytes(), rights) {
   worker_->Handle(kUcxHello, OnHello, this);
   worker_->Handle(kUcxOp, OnOp, this);
 }

@@ -61,7 +61,7 @@ class UcxTarget {
   static absl::StatusOr<std::shared_ptr<UcxTarget>> Open(std::shared_ptr<UcxContext> context,
                                                          std::shared_ptr<UcxMemory> memory,
                                                          std::shared_ptr<UcxDoorbell> doorbell,
-                                                         UcxHello expected);
+                                                         UcxHello expected, Rights rights);
   [[nodiscard]] const std::string& worker_address() const { return worker_address_; }
   [[nodiscard]] int fd() const { return fd_; }
   /// Executes some of the operations that have arrived. Returns true when there are more. False
@@ -75,7 +75,8 @@ class UcxTarget {
 
  private:
   UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemory> memory,
-            std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected, std::string worker_address);
+            std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected, Rights rights,
+            std::string worker_address);
   // UCX calls these handlers inside Progress and Close, which hold mutex_.
   static ucs_status_t OnHello(void* self, const void* header, std::size_t header_length, void* data,
                               std::size_t length, const ucp_am_recv_param_t* param);

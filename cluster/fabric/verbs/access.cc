@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint64_t kOfferVersion = 0x3152464f53425256;   // "VRBSOFR1"
 constexpr std::uint64_t kRegionVersion = 0x3147455253425256;  // "VRBSREG1"
-constexpr int kPeerRights =
-    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kReaderFlags = IBV_ACCESS_REMOTE_READ;
+constexpr int kWriterFlags = kReaderFlags | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 // Binding and invalidating are requests to the owner's device.
 constexpr std::uint32_t kDepth = 4;
 constexpr base::Duration kBindLimit = std::chrono::seconds(1);
@@ -73,7 +73,7 @@ std::string RegionDetails::AddressText() const {
 absl::StatusOr<std::unique_ptr<Access>> VerbsAccess::Create(std::shared_ptr<Device> device,
                                                             std::shared_ptr<RegionMemory> memory,
                                                             std::shared_ptr<VerbsDoorbell> doorbell,
-                                                            const Offer& offer) {
+                                                            const Offer& offer, Rights rights) {
   if (offer.backend != kBackend) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "WRONG_FABRIC",
                            "an offer of " + offer.backend + ", not of verbs");
@@ -84,10 +84,15 @@ absl::StatusOr<std::unique_ptr<Access>> VerbsAccess::Create(std::shared_ptr<Devi
                            "not the details of a verbs offer");
   }
   ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
-  std::unique_ptr<VerbsAccess> access(new VerbsAccess(
-      std::move(device), std::move(memory), std::move(doorbell), offer.peer, std::move(watch)));
+  std::unique_ptr<VerbsAccess> access(new VerbsAccess(std::move(device), std::move(memory),
+                                                      std::move(doorbell), offer.peer,
+                                                      std::move(watch), rights));
   ONEPIECE_RETURN_IF_ERROR(access->Connect(*details));
   return access;
+}
+
+int VerbsAccess::peer_flags() const {
+  return rights_ == Rights::kReadOnly ? kReaderFlags : kWriterFlags;
 }
 
 absl::Status VerbsAccess::Connect(const OfferDetails& offer) {
@@ -114,13 +119,14 @@ absl::Status VerbsAccess::Connect(const OfferDetails& offer) {
   details.endpoint.mtu = std::min(details.endpoint.mtu, offer.endpoint.mtu);
   // The connection comes before the window, because a bind is a work request and needs a queue pair
   // that can send.
-  ONEPIECE_RETURN_IF_ERROR(pair_->Connect(offer.endpoint, kPeerRights));
+  ONEPIECE_RETURN_IF_ERROR(pair_->Connect(offer.endpoint, peer_flags()));
   ONEPIECE_ASSIGN_OR_RETURN(const std::uint32_t key, windows ? BindWindow() : RegisterForPeer());
   remote_ = {.backend = kBackend,
              .address = details.AddressText(),
              .length_bytes = details.length_bytes,
              .key = key,
-             .details = details.Serialize()};
+             .details = details.Serialize(),
+             .rights = rights_};
   return absl::OkStatus();
 }
 
@@ -136,7 +142,7 @@ absl::StatusOr<std::uint32_t> VerbsAccess::BindWindow() {
   bind.bind_mw.bind_info = {.mr = memory_->registration.get(),
                             .addr = reinterpret_cast<std::uint64_t>(bytes.data()),
                             .length = bytes.size(),
-                            .mw_access_flags = kPeerRights};
+                            .mw_access_flags = static_cast<unsigned>(peer_flags())};
   ONEPIECE_RETURN_IF_ERROR(Do(bind, "cannot bind a memory window"));
   // Revoke invalidates the window by this key.
   window_->rkey = bind.bind_mw.rkey;
@@ -145,7 +151,7 @@ absl::StatusOr<std::uint32_t> VerbsAccess::BindWindow() {
 
 absl::StatusOr<std::uint32_t> VerbsAccess::RegisterForPeer() {
   ONEPIECE_ASSIGN_OR_RETURN(registration_, RegisterMemory(domain_.get(), memory_->pages->bytes(),
-                                                          IBV_ACCESS_LOCAL_WRITE | kPeerRights));
+                                                          IBV_ACCESS_LOCAL_WRITE | peer_flags()));
   return registration_->rkey;
 }
 

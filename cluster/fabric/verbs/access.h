@@ -61,11 +61,12 @@ struct RegionMemory {
 /// tens of milliseconds.
 class VerbsAccess final : public Access {
  public:
-  /// Errors: those of Region::Accept. `doorbell` may be null.
+  /// Errors: those of Region::Accept. `doorbell` may be null. A peer that may only read has a key
+  /// and a queue pair without any right to write, and no way to the doorbell.
   static absl::StatusOr<std::unique_ptr<Access>> Create(std::shared_ptr<Device> device,
                                                         std::shared_ptr<RegionMemory> memory,
                                                         std::shared_ptr<VerbsDoorbell> doorbell,
-                                                        const Offer& offer);
+                                                        const Offer& offer, Rights rights);
   ~VerbsAccess() override;
   VerbsAccess(const VerbsAccess&) = delete;
   VerbsAccess& operator=(const VerbsAccess&) = delete;
@@ -78,12 +79,15 @@ class VerbsAccess final : public Access {
  private:
   VerbsAccess(std::shared_ptr<Device> device, std::shared_ptr<RegionMemory> memory,
               std::shared_ptr<VerbsDoorbell> doorbell, const PeerIdentity& peer,
-              std::unique_ptr<ProcessWatch> watch)
+              std::unique_ptr<ProcessWatch> watch, Rights rights)
       : device_(std::move(device)),
         memory_(std::move(memory)),
-        doorbell_(std::move(doorbell)),
+        doorbell_(rights == Rights::kReadOnly ? nullptr : std::move(doorbell)),
         peer_(peer),
-        watch_(std::move(watch)) {}
+        watch_(std::move(watch)),
+        rights_(rights) {}
+  /// The IBV_ACCESS_ flags of the peer.
+  [[nodiscard]] int peer_flags() const;
   absl::Status Connect(const OfferDetails& offer);
   /// Binds a window for this peer and returns the peer's key.
   absl::StatusOr<std::uint32_t> BindWindow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -97,6 +101,7 @@ class VerbsAccess final : public Access {
   const std::shared_ptr<VerbsDoorbell> doorbell_;
   const PeerIdentity peer_;
   const std::unique_ptr<ProcessWatch> watch_;
+  const Rights rights_;
   RemoteRegion remote_;  // Constant after Create.
   base::Mutex mutex_;
   // The peer's own domain and registration. Null if windows are used, and once revoked.

@@ -36,7 +36,7 @@ const char* Explain(ibv_wc_status status) {
 VerbsChannel::VerbsChannel(std::shared_ptr<Device> device, std::shared_ptr<StagingPool> pool,
                            std::unique_ptr<QueuePair> pair, const PeerMemory& target,
                            base::Clock& clock)
-    : Channel(target.length_bytes),
+    : Channel(target.length_bytes, target.rights),
       device_(std::move(device)),
       pool_(std::move(pool)),
       target_(target),

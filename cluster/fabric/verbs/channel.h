@@ -20,6 +20,7 @@ struct PeerMemory {
   std::uint64_t length_bytes = 0;
   std::uint32_t key = 0;      ///< The region's rkey.
   bool has_doorbell = false;  ///< The peer posts receives, so Notify has an effect.
+  Rights rights = Rights::kReadWrite;
 };
 
 /// A chain normally is one list, posted by one call, with only the last request signalled. A chain

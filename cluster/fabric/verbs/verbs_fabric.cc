@@ -26,8 +26,8 @@ class VerbsRegion final : public Region {
               std::shared_ptr<VerbsDoorbell> doorbell)
       : device_(std::move(device)), memory_(std::move(memory)), doorbell_(std::move(doorbell)) {}
   std::span<std::byte> bytes() override { return memory_->pages->bytes(); }
-  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer) override {
-    return VerbsAccess::Create(device_, memory_, doorbell_, offer);
+  absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) override {
+    return VerbsAccess::Create(device_, memory_, doorbell_, offer, rights);
   }
 
  private:
@@ -61,7 +61,8 @@ class VerbsDialer final : public Dialer {
                                        PeerMemory{.address = details.address,
                                                   .length_bytes = details.length_bytes,
                                                   .key = static_cast<std::uint32_t>(remote.key),
-                                                  .has_doorbell = details.has_doorbell},
+                                                  .has_doorbell = details.has_doorbell,
+                                                  .rights = remote.rights},
                                        clock_);
     ONEPIECE_RETURN_IF_ERROR(channel->Probe(clock_.Now() + base::Scaled(kProbeLimit)));
     return channel;
