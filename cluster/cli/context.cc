@@ -4,8 +4,11 @@
 #include <filesystem>
 
 #include "cluster/base/status.h"
+#include "cluster/contexts/contexts.h"
+#include "cluster/contexts/credentials.h"
 #include "cluster/local/control.h"
 #include "cluster/local/identities.h"
+#include "cluster/service/options.h"
 
 namespace onepiece::cli {
 
@@ -24,22 +27,41 @@ bool IsFolder(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
+absl::StatusOr<local::ClusterState> Present(const contexts::ClusterContext& named) {
+  if (const absl::Status shown = contexts::Present(named.credentials); !shown.ok())
+    return base::Annotate(shown, "context " + named.name);
+  local::ClusterState state;
+  state.nodemanagers = named.nodemanagers;
+  state.identity = named.credentials.folder;
+  return state;
+}
+
 }  // namespace
 
 absl::StatusOr<local::ClusterState> Context::FindCluster() const {
-  absl::StatusOr<local::ClusterState> here = local::FindCluster(data_dir);
   const bool remote = !nodemanagers.empty() || !proxies.empty();
+  // What people say with the command counts before what they have said once and for all.
+  const bool data_dir_given = data_dir != service::DefaultStateDir();
+  if (!remote && (!context.empty() || !data_dir_given)) {
+    ONEPIECE_ASSIGN_OR_RETURN(const contexts::Contexts all,
+                              contexts::Load(contexts::DefaultPath()));
+    if (!context.empty() || !all.current().empty()) {
+      ONEPIECE_ASSIGN_OR_RETURN(const contexts::ClusterContext named, all.Find(context));
+      return Present(named);
+    }
+  }
+  absl::StatusOr<local::ClusterState> here = local::FindCluster(data_dir);
   if (!remote && !here.ok()) return here.status();
   const bool named =
       here.ok() && (!remote || HasOneOf(*here, nodemanagers) || HasOneOf(*here, proxies));
   std::string folder = identity;
   if (folder.empty() && named) folder = here->identity;
   if (folder.empty() && !named && IsFolder(data_dir + "/identity")) folder = data_dir + "/identity";
-  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(insecure ? "" : folder));
+  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(folder));
   if (!remote) return here;
   local::ClusterState state;
   state.nodemanagers = nodemanagers;
-  state.identity = insecure ? "" : folder;
+  state.identity = folder;
   return state;
 }
 
@@ -69,7 +91,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> Context::MakeManagerClient() con
                            "--nodemanager HOST:PORT (" +
                                base::Message(state.status()) + ")");
   }
-  ONEPIECE_RETURN_IF_ERROR(FindCluster().status());
+  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(identity.empty() ? state->identity : identity));
   client::ClientOptions options;
   options.nodemanagers = state->nodemanagers;
   options.proxies = proxies;

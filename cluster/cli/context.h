@@ -26,14 +26,17 @@ class Context : public terminal::Output {
   std::string data_dir;
   std::vector<std::string> nodemanagers;
   std::vector<std::string> proxies;
-  std::string identity;   ///< Folder of a client certificate (--identity).
-  bool insecure = false;  ///< Show nothing, and check no server (--insecure).
+  std::string identity;  ///< Folder of a client certificate (--identity).
+  std::string context;   ///< Of contexts.yaml (--context); empty: the current one.
 
-  /// Finds the cluster that --nodemanager or --data-dir names, and makes this process show it the
-  /// identity that --identity names, or else the one of DATA_DIR/identity. A remote cluster has
-  /// its NodeManagers only.
+  /// Finds the cluster that a verb means, and makes this process show it what it should see. It is
+  /// the cluster of --nodemanager or --proxy; else that of --context; else that of a --data-dir
+  /// which is not the default; else that of the current context; else the embedded cluster of the
+  /// default data directory. A remote cluster has its NodeManagers only. Without --identity and
+  /// without a context the identity is that of DATA_DIR/identity.
   ///
-  /// Errors: UNAVAILABLE (no cluster runs), and those of local::ShowIdentity().
+  /// Errors: UNAVAILABLE (no cluster runs), NOT_FOUND (CONTEXT_UNKNOWN), and those of
+  /// contexts::Load(), contexts::Present() and local::ShowIdentity().
   [[nodiscard]] absl::StatusOr<local::ClusterState> FindCluster() const;
   /// Makes a client of the cluster that --nodemanager, --proxy or --data-dir names.
   ///

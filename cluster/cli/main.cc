@@ -32,6 +32,9 @@ void AddGlobalOptions(CLI::App& app, Context& context) {
   app.add_option("--identity", context.identity,
                  "Folder of the client certificate to show (default: identity in --data-dir)")
       ->envname("ONEPIECE_IDENTITY");
+  app.add_option("--context", context.context,
+                 "The cluster of this context (see `onepiece context list`)")
+      ->envname("ONEPIECE_CONTEXT");
   app.add_flag("--json", context.json, "Print one JSON document on stdout and nothing else there");
 }
 

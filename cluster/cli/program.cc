@@ -16,8 +16,8 @@ namespace onepiece::cli {
 namespace {
 
 /// The global options that take a value.
-constexpr std::array<const char*, 4> kClusterOptions = {"--data-dir", "--nodemanager", "--proxy",
-                                                        "--identity"};
+constexpr std::array<const char*, 5> kClusterOptions = {"--data-dir", "--nodemanager", "--proxy",
+                                                        "--identity", "--context"};
 
 /// Returns how many words from `at` on are a global option that names a cluster, including its
 /// value.

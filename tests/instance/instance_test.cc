@@ -190,7 +190,7 @@ struct InstanceFixture {
         Must(Instance::Open(config, *fabric, metrics, spans, base::SystemClock(), hand_over_after));
     for (grpc::Service* service : instance->services()) server.AddService(*service);
     if (!server.Start().ok()) qFatal("no server");
-    instance->Join(server.address(), "", nullptr);
+    instance->Join(server.address(), "");
   }
   ~InstanceFixture() {
     instance->Leave();
