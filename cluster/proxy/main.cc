@@ -73,6 +73,7 @@ absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
     for (v1::PoolDebt& debt : proxy.debts()) *load.add_debts() = std::move(debt);
     return load;
   });
+  agent.SetUseSource([&proxy] { return proxy.TakeUses(); });
   agent.OnLimits([&proxy](const v1::LimitsConfig& limits) { proxy.Follow(limits.proxies()); });
   agent.OnCapacity([&proxy](const v1::Capacity& capacity) { proxy.UpdateCapacity(capacity); });
   agent.SetState({.state = v1::Node::READY});

@@ -94,11 +94,12 @@ ProxyService::ProxyService(const node::ClusterView& view, ProxyOptions options,
       monitor_({.max_jobs_in_flight = options_.max_jobs_in_flight,
                 .admission_share = options_.admission_share},
                clock),
+      accounts_(clock),
       submission_(view,
                   {.workflow_set = options_.workflow_set,
                    .max_input_bytes = options_.max_input_bytes,
                    .kept = options_.kept},
-                  records, outbox, monitor_, channels_, metrics, spans, clock),
+                  records, outbox, monitor_, accounts_, channels_, metrics, spans, clock),
       fetches_({.max_streams = kFetchPlaces}, clock),
       results_(records),
       owners_(records),
@@ -144,6 +145,7 @@ grpc::Status ProxyService::SubmitJob(grpc::ServerContext* context,
   const rpc::Caller caller = rpc::CallerOf(options_.door, *context);
   if (!caller.app_id().empty() && caller.app_id() != request->app_id())
     return rpc::ToGrpc(ForeignApp(caller.app_id()));
+  FollowQuotas();
   absl::StatusOr<v1::Job> job =
       submission_.StartJob(*request, SubmitterOf(caller, *request), repeated);
   if (job.ok()) job = Present(*std::move(job));
@@ -316,6 +318,7 @@ grpc::Status ProxyService::DeleteJob(grpc::ServerContext* context,
       return rpc::ToGrpc(Unified(cancelled.status()));
   }
   monitor_.End(*uid, Price::kTime);
+  accounts_.Forget(*uid);
   if (options_.direct_fetch != nullptr) options_.direct_fetch->Forget(*uid);
   return rpc::ToGrpc(Unified(records_.Delete(*uid)));
 }
@@ -356,9 +359,20 @@ v1::Job ProxyService::Present(v1::Job job) {
   const auto uid = base::Uid::Parse(job.uid());
   if (uid.has_value()) owners_.Note(*uid, job);
   if (!uid.has_value() || !job::IsTerminal(job.state())) return job;
-  monitor_.End(*uid, PriceOf(job));
+  NoteEnd(*uid, job);
   if (options_.direct_fetch != nullptr) options_.direct_fetch->Note(*uid, job);
   return job;
+}
+
+void ProxyService::NoteEnd(const base::Uid& uid, const v1::Job& job) {
+  monitor_.End(uid, PriceOf(job));
+  accounts_.End(uid, job);
+}
+
+void ProxyService::FollowQuotas() {
+  if (options_.door == nullptr || quotas_of_.load() == options_.door->epoch()) return;
+  quotas_of_ = options_.door->epoch();
+  accounts_.SetQuotas(options_.door->Tenants(), view_.routing()->table().proxies_size());
 }
 
 void ProxyService::ShowLevels() {
@@ -387,8 +401,9 @@ void ProxyService::FollowJobs(const std::stop_token& stop) {
       const bool gone = record.status().code() == absl::StatusCode::kNotFound;
       if (gone) {
         monitor_.End(uid, Price::kTime);
+        accounts_.Forget(uid);
       } else if (record.ok() && job::IsTerminal(record->job().state())) {
-        monitor_.End(uid, PriceOf(record->job()));
+        NoteEnd(uid, record->job());
       } else if (record.ok()) {
         monitor_.Passed(uid, PassedStages(record->job()));
       }

@@ -80,6 +80,8 @@ class ProxyService final
   [[nodiscard]] std::size_t watched_jobs() const { return watches_.jobs(); }
   [[nodiscard]] std::size_t fetches() const { return fetches_.streams(); }
   [[nodiscard]] std::vector<v1::Demand> demands() const { return monitor_.demands(); }
+  /// What tenants have used since the last call.
+  [[nodiscard]] std::vector<v1::TenantUse> TakeUses() { return accounts_.TakeUses(); }
   [[nodiscard]] std::vector<v1::PoolDebt> debts() const { return monitor_.debts(); }
 
   grpc::Status SubmitJob(grpc::ServerContext* context, const v1::SubmitJobRequest* request,
@@ -107,6 +109,9 @@ class ProxyService final
   // OK when the caller may know of the job.
   absl::Status CheckOwner(const grpc::ServerContext& context, const base::Uid& uid, Intent intent);
   v1::Job Present(v1::Job job);
+  // Takes the door's newest quotas.
+  void FollowQuotas();
+  void NoteEnd(const base::Uid& uid, const v1::Job& job);
   void ShowLevels();
   void FollowJobs(const std::stop_token& stop);
 
@@ -117,6 +122,8 @@ class ProxyService final
   telemetry::Spans& spans_;
   base::Clock& clock_;
   admission::RequestMonitor monitor_;
+  TenantAccounts accounts_;
+  std::atomic<std::uint64_t> quotas_of_{0};  // The door's table that accounts_ goes by.
   ChannelCache channels_;
   Submission submission_;
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.

@@ -344,13 +344,15 @@ message::Message MakeMessage(const v1::JobRecord& record, message::Parameters pa
 
 Submission::Submission(const node::ClusterView& view, SubmissionOptions options,
                        node::JobRecords& records, node::Outbox& outbox,
-                       admission::RequestMonitor& monitor, ChannelCache& channels,
-                       telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock)
+                       admission::RequestMonitor& monitor, TenantAccounts& accounts,
+                       ChannelCache& channels, telemetry::Metrics& metrics, telemetry::Spans& spans,
+                       base::Clock& clock)
     : view_(view),
       options_(std::move(options)),
       records_(records),
       outbox_(outbox),
       monitor_(monitor),
+      accounts_(accounts),
       channels_(channels),
       metrics_(metrics),
       spans_(spans),
@@ -390,6 +392,11 @@ absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request,
   const std::string secret = view_.cluster_secret();
   if (secret.empty()) return NotRegistered();
   order.uid = MakeUid(secret, who.tenant, request.request_id(), order.start);
+  const absl::StatusOr<bool> counted = accounts_.Admit(who.tenant, order.uid);
+  if (!counted.ok()) return repeated ? FindKnown(order, counted.status()) : counted.status();
+  absl::Cleanup withdraw = [&] {
+    if (*counted) accounts_.Withdraw(order.uid);
+  };
   // A rejection must stay cheap, so the inputs are still untouched and the parameters unchecked.
   const absl::Status admitted = monitor_.Admit(AdmissionOf(
       request, who.share, *workflow, routing->GraphOf(workflow->app_id()), order.uid, order.start));
@@ -401,6 +408,7 @@ absl::StatusOr<v1::Job> Submission::Decide(const v1::SubmitJobRequest& request,
   // A job that another call has begun was paid for by that call.
   if (order.begun) {
     monitor_.Keep(order.uid);
+    std::move(withdraw).Cancel();
   } else {
     monitor_.Withdraw(order.uid);
   }

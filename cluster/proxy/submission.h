@@ -23,6 +23,7 @@
 #include "cluster/proxy/channel_cache.h"
 #include "cluster/proxy/input_budget.h"
 #include "cluster/proxy/start_claim.h"
+#include "cluster/proxy/tenant_accounts.h"
 #include "cluster/rpc/caller.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
@@ -118,8 +119,9 @@ struct SubmissionOptions {
 class Submission {
  public:
   Submission(const node::ClusterView& view, SubmissionOptions options, node::JobRecords& records,
-             node::Outbox& outbox, admission::RequestMonitor& monitor, ChannelCache& channels,
-             telemetry::Metrics& metrics, telemetry::Spans& spans, base::Clock& clock);
+             node::Outbox& outbox, admission::RequestMonitor& monitor, TenantAccounts& accounts,
+             ChannelCache& channels, telemetry::Metrics& metrics, telemetry::Spans& spans,
+             base::Clock& clock);
 
   /// Returns the tenant's job, started now or known before. With validate_only nothing is made, and
   /// the job has no name. `repeated`: the client may have asked before.
@@ -176,6 +178,7 @@ class Submission {
   node::JobRecords& records_;
   node::Outbox& outbox_;
   admission::RequestMonitor& monitor_;
+  TenantAccounts& accounts_;
   ChannelCache& channels_;
   telemetry::Metrics& metrics_;
   telemetry::Spans& spans_;

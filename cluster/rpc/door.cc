@@ -66,6 +66,7 @@ struct Door::Table {
   std::uint64_t epoch = 0;
   std::map<std::string, v1::BearerToken> tokens;  // By hash.
   std::set<std::string, std::less<>> revoked;     // Serial numbers.
+  std::vector<v1::Tenant> tenants;
 };
 
 /// What a certificate says.
@@ -90,11 +91,17 @@ void Door::Take(const v1::IdentityTable& table) {
   next->epoch = table.epoch();
   for (const v1::BearerToken& token : table.bearer_tokens())
     next->tokens.emplace(token.secret_hash(), token);
+  next->tenants.assign(table.tenants().begin(), table.tenants().end());
   next->revoked.insert(table.revoked_serials().begin(), table.revoked_serials().end());
   const base::MutexLock lock(mutex_);
   if (table_ != nullptr && table_->epoch >= next->epoch) return;
   epoch_ = next->epoch;
   table_ = std::move(next);
+}
+
+std::vector<v1::Tenant> Door::Tenants() const {
+  const std::shared_ptr<const Table> known = table();
+  return known == nullptr ? std::vector<v1::Tenant>() : known->tenants;
 }
 
 std::shared_ptr<const Door::Table> Door::table() const {

@@ -48,6 +48,9 @@ class Door {
   /// The epoch of the present table; 0 before the first.
   [[nodiscard]] std::uint64_t epoch() const { return epoch_.load(); }
 
+  /// The tenants that have a quota. None before the first table.
+  [[nodiscard]] std::vector<v1::Tenant> Tenants() const;
+
   /// Finds out who calls. `certificate` is the PEM that TLS has verified, or empty; `authorization`
   /// the call's metadata of that name, or empty. A certificate counts before a token.
   ///

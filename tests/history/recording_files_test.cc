@@ -79,7 +79,7 @@ class RecordingFilesTest : public QObject {
     QCOMPARE(chmod(path_.c_str(), 0644), 0);
     QCOMPARE(chmod(folder_->path().toLocal8Bit(), 0755), 0);
     const absl::Status refused = Recorder::Open(path_).status();
-    QCOMPARE(Reason(refused), std::string("MODE_TOO_WIDE"));
+    QCOMPARE(base::GetReason(refused).reason, std::string("MODE_TOO_WIDE"));
     QVERIFY(base::Message(refused).find("chmod 600 " + path_) != std::string::npos);
     QVERIFY(Recording::Open(path_).ok());
   }
