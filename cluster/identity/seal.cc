@@ -44,6 +44,10 @@ absl::Status BadSealKey(const std::string& path) {
                          {{"path", path}});
 }
 
+std::string AuthorityContext(const Certificate& certificate) {
+  return "authority " + certificate.Fingerprint();
+}
+
 bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
 }  // namespace
@@ -99,6 +103,18 @@ absl::StatusOr<std::string> Unseal(std::string_view key, std::string_view sealed
     return BadSeal();
   }
   return plaintext;
+}
+
+std::string SealAuthority(std::string_view key, const Authority& authority) {
+  return Seal(key, authority.key().ToPem(), AuthorityContext(authority.certificate()));
+}
+
+absl::StatusOr<Authority> OpenAuthority(std::string_view key, std::string_view certificate_pem,
+                                        std::string_view sealed_key) {
+  ONEPIECE_ASSIGN_OR_RETURN(const Certificate certificate, Certificate::FromPem(certificate_pem));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string key_pem,
+                            Unseal(key, sealed_key, AuthorityContext(certificate)));
+  return Authority::FromPem(certificate_pem, key_pem);
 }
 
 std::string SealKeyPath(const std::string& folder) { return folder + "/" + kSealKeyFile; }

@@ -11,12 +11,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/identity/authority.h"
 
 namespace onepiece::identity {
 
 inline constexpr std::size_t kSealKeyBytes = 32;
 /// The least salt that WrapKeyOf() takes.
 inline constexpr std::size_t kWrapSaltBytes = 16;
+/// The context under which a backup holds the seal key.
+inline constexpr char kBackupSealContext[] = "seal key of a backup";
 /// The NodeManagers' seal key in an identity folder: 64 hexadecimal digits.
 inline constexpr char kSealKeyFile[] = "seal.key";
 
@@ -36,6 +39,17 @@ std::string Seal(std::string_view key, std::string_view plaintext, std::string_v
 /// tell which).
 absl::StatusOr<std::string> Unseal(std::string_view key, std::string_view sealed,
                                    std::string_view context);
+
+/// Seals the key of a CA. It opens beside its own certificate only.
+///
+/// REQUIRES: `key` has kSealKeyBytes.
+std::string SealAuthority(std::string_view key, const Authority& authority);
+/// Makes the CA of its certificate and its sealed key.
+///
+/// REQUIRES: `key` has kSealKeyBytes.
+/// Errors: those of Unseal() and Authority::FromPem().
+absl::StatusOr<Authority> OpenAuthority(std::string_view key, std::string_view certificate_pem,
+                                        std::string_view sealed_key);
 
 /// The file of the seal key in an identity folder.
 std::string SealKeyPath(const std::string& folder);

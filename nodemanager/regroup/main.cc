@@ -8,6 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/generation.h"
+#include "cluster/base/status.h"
+#include "cluster/identity/secret_files.h"
 #include "cluster/terminal/exit_code.h"
 #include "cluster/terminal/output.h"
 #include "nodemanager/regroup/regroup.h"
@@ -19,7 +21,7 @@ namespace {
 using terminal::Json;
 
 struct Arguments {
-  std::string file, into, name, from, cluster_id;
+  std::string file, into, name, from, cluster_id, passphrase_file, identity;
   std::vector<std::string> replicas;
   bool force = false;
 };
@@ -37,6 +39,13 @@ std::string GroupText(const NewGroup& group, const std::string& dir) {
       dir, base::GenerationOf(group.epoch), group.cluster_id, group.slot.value, group.name);
 }
 
+// The passphrase stands in a file, because other users see the arguments of a program.
+absl::StatusOr<std::string> ReadSealKey(const backup::Backup& backup, const std::string& file) {
+  ONEPIECE_ASSIGN_OR_RETURN(std::string passphrase, identity::ReadSecretFile(file));
+  while (passphrase.ends_with('\n') || passphrase.ends_with('\r')) passphrase.pop_back();
+  return OpenSealKey(backup.header, passphrase);
+}
+
 int RunRestore(const terminal::Output& output, const Arguments& arguments) {
   const auto backup = backup::ReadFile(arguments.file);
   if (!backup.ok()) return output.Fail(backup.status());
@@ -49,6 +58,11 @@ int RunRestore(const terminal::Output& output, const Arguments& arguments) {
   }
   const auto seats = ParseSeats(arguments.replicas, name);
   if (!seats.ok()) return output.Fail(seats.status());
+  // A wrong passphrase is found before anything is made.
+  absl::StatusOr<std::string> seal_key{std::string()};
+  if (!arguments.passphrase_file.empty())
+    seal_key = ReadSealKey(*backup, arguments.passphrase_file);
+  if (!seal_key.ok()) return output.Fail(seal_key.status());
   const auto group =
       RestoreGroup(*backup, {.data_dir = arguments.into, .name = name, .seats = *seats},
                    base::SystemClock().WallNow());
@@ -56,6 +70,16 @@ int RunRestore(const terminal::Output& output, const Arguments& arguments) {
   Json document = GroupDocument(*group);
   document["data_dir"] = arguments.into;
   std::string text = GroupText(*group, arguments.into);
+  if (!seal_key->empty()) {
+    const std::string folder =
+        arguments.identity.empty() ? arguments.into + "/identity" : arguments.identity;
+    const absl::Status made =
+        RestoreIdentity(*backup, *seal_key, name, folder, base::SystemClock().WallNow());
+    if (!made.ok()) return output.Fail(made);
+    document["identity"] = folder;
+    text += absl::StrCat(folder, ": a certificate for ", name,
+                         ", and the key with which it signs others.\n");
+  }
   if (seats->size() > 1)
     text += "Then start the other NodeManagers with empty data folders: they join it.\n";
   output.Print(document, text);
@@ -124,6 +148,11 @@ void AddRestore(CLI::App& app, terminal::Output& output, Arguments& arguments) {
       ->allow_extra_args(false);
   verb->add_option("--name", arguments.name,
                    "Node id of the replica to which the folder will belong");
+  verb->add_option("--passphrase-file", arguments.passphrase_file,
+                   "File (mode 0600) with the passphrase of the backup: the replica gets a "
+                   "certificate and can sign others");
+  verb->add_option("--identity", arguments.identity,
+                   "Where the certificate goes (default: identity in the data folder)");
   verb->callback([&] { output.action = [&] { return RunRestore(output, arguments); }; });
 }
 

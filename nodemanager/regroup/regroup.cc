@@ -15,6 +15,9 @@
 #include "cluster/base/generation.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
+#include "cluster/identity/authority.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/identity/seal.h"
 #include "nodemanager/replication/corrupt_marker.h"
 #include "nodemanager/replication/describe_entry.h"
 #include "nodemanager/replication/group_probe.h"
@@ -192,6 +195,48 @@ absl::StatusOr<NewGroup> RestoreGroup(const backup::Backup& backup, const Restor
            absl::FormatTime(absl::RFC3339_sec, absl::FromUnixMillis(header.create_unix_ms()),
                             absl::UTCTimeZone()))},
       dir, now, [] { return absl::OkStatus(); });
+}
+
+absl::StatusOr<std::string> OpenSealKey(const v1::BackupHeader& header,
+                                        std::string_view passphrase) {
+  if (header.wrapped_seal_key().empty()) {
+    return Refused("NO_SEAL_KEY",
+                   "the backup was made without a passphrase and holds no seal key: make the "
+                   "certificates by hand, with `onepiece cert create-node`");
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string wrap,
+                            identity::WrapKeyOf(passphrase, header.wrapping_salt()));
+  absl::StatusOr<std::string> key =
+      identity::Unseal(wrap, header.wrapped_seal_key(), identity::kBackupSealContext);
+  if (!key.ok() || key->size() != identity::kSealKeyBytes)
+    return Refused("WRONG_PASSPHRASE", "the backup was made with another passphrase");
+  return key;
+}
+
+absl::Status RestoreIdentity(const backup::Backup& backup, const std::string& seal_key,
+                             const std::string& name, const std::string& folder,
+                             base::WallTime now) {
+  StateMachine machine;
+  ONEPIECE_RETURN_IF_ERROR(machine.Restore(backup.state));
+  const auto& authorities = machine.identity().authorities();
+  if (authorities.empty())
+    return Refused("NO_AUTHORITY", "the backup is of a cluster that does not know its CA's key");
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Authority authority,
+                            identity::OpenAuthority(seal_key, authorities.front().certificate(),
+                                                    authorities.front().sealed_key()));
+  const identity::PrivateKey key = identity::PrivateKey::Generate();
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const identity::Certificate certificate,
+      authority.Issue(
+          identity::SigningRequest::Make(key),
+          identity::NodeSubject{
+              .cluster = machine.cluster_id(), .id = name, .roles = {identity::Role::kNodeManager}},
+          now));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const identity::TrustBundle bundle,
+      identity::TrustBundle::FromPem(machine.identity().Table(base::ToUnixMs(now)).authorities()));
+  ONEPIECE_RETURN_IF_ERROR(identity::WriteSealKeyFile(folder, seal_key));
+  return identity::SaveIdentity(folder, identity::kNodeName, key, certificate, bundle);
 }
 
 absl::StatusOr<Survivor> ReadSurvivor(const std::string& data_dir) {

@@ -41,6 +41,26 @@ struct RestoreOptions {
 absl::StatusOr<NewGroup> RestoreGroup(const backup::Backup& backup, const RestoreOptions& options,
                                       base::WallTime now);
 
+/// Opens the seal key that a backup holds behind a passphrase.
+///
+/// Blocking: computes for about 0.1 s.
+/// Errors: FAILED_PRECONDITION (NO_SEAL_KEY: the backup was made without a passphrase;
+/// WRONG_PASSPHRASE), INVALID_ARGUMENT (EMPTY_PASSPHRASE).
+absl::StatusOr<std::string> OpenSealKey(const v1::BackupHeader& header,
+                                        std::string_view passphrase);
+
+/// Makes the identity folder of the first replica of a group that begins with a backup: the seal
+/// key, and a certificate that the backup's own CA signs. With it the replica can sign for all
+/// others.
+///
+/// Blocking: waits for the disk.
+/// Errors: FAILED_PRECONDITION (BAD_SEAL: the seal key is of another cluster; NO_AUTHORITY: the
+/// backup is of a cluster without a CA), DATA_LOSS (BAD_SNAPSHOT), and those of
+/// identity::SaveIdentity() and identity::WriteSealKeyFile().
+absl::Status RestoreIdentity(const backup::Backup& backup, const std::string& seal_key,
+                             const std::string& name, const std::string& folder,
+                             base::WallTime now);
+
 /// What the disk of one replica holds of its group.
 struct Survivor {
   std::string cluster_id, name;

@@ -11,6 +11,7 @@
 #include "cluster/config/config_changes.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
+#include "nodemanager/service/command_caller.h"
 #include "nodemanager/service/config_check.h"
 
 namespace onepiece::nodemanager {
@@ -200,7 +201,7 @@ absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Preview(const v1::SetConf
 }
 
 absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Apply(
-    const v1::ApplyConfigRequest& request) {
+    v1::Command command, const v1::ApplyConfigRequest& request) {
   if (request.actor().empty() && !request.validate_only())
     return BadRequest("NO_ACTOR", "actor", "who does this? \"operator:NAME\"");
   const std::vector<std::string> sections =
@@ -212,7 +213,6 @@ absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Apply(
   ONEPIECE_RETURN_IF_ERROR(controller_.Term().status());
   ONEPIECE_RETURN_IF_ERROR(CheckSections(request.config(), sections));
   if (!request.validate_only()) ONEPIECE_RETURN_IF_ERROR(controller_.SeedConfig());
-  v1::Command command;
   command.set_request_id(request.request_id());
   *command.mutable_set_config() = ChangeOf(request, sections);
   absl::StatusOr<v1::ApplyConfigResponse> preview = Preview(command.set_config());
@@ -233,10 +233,13 @@ absl::StatusOr<v1::ApplyConfigResponse> ConfigService::Apply(
   return response;
 }
 
-grpc::Status ConfigService::ApplyConfig(grpc::ServerContext*, const v1::ApplyConfigRequest* request,
+grpc::Status ConfigService::ApplyConfig(grpc::ServerContext* context,
+                                        const v1::ApplyConfigRequest* request,
                                         v1::ApplyConfigResponse* response) {
   if (read_only_ && !request->validate_only()) return rpc::RefuseReadOnly();
-  return AnswerWith(Apply(*request), response);
+  v1::Command command;
+  SignCommand(door_, context, command);
+  return AnswerWith(Apply(std::move(command), *request), response);
 }
 
 }  // namespace onepiece::nodemanager

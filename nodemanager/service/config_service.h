@@ -25,8 +25,10 @@ class ConfigService final : public v1::ConfigService::Service {
   static constexpr int kMaxShownChanges = 20, kMaxAppliedChanges = 1000;
 
   /// `read_only` means what it means in NodeConfig. Requests that only validate are answered.
-  explicit ConfigService(Controller& controller, bool read_only = false)
-      : controller_(controller), read_only_(read_only) {}
+  /// The door knows who calls; null: the NodeManager is insecure.
+  explicit ConfigService(Controller& controller, bool read_only = false,
+                         const rpc::Door* door = nullptr)
+      : controller_(controller), read_only_(read_only), door_(door) {}
 
   grpc::Status GetConfig(grpc::ServerContext* context, const v1::GetConfigRequest* request,
                          v1::ConfigRevision* response) override;
@@ -40,12 +42,15 @@ class ConfigService final : public v1::ConfigService::Service {
   absl::StatusOr<v1::ConfigRevision> Find(std::uint64_t revision);
   absl::StatusOr<v1::ListConfigRevisionsResponse> List(
       const v1::ListConfigRevisionsRequest& request);
-  absl::StatusOr<v1::ApplyConfigResponse> Apply(const v1::ApplyConfigRequest& request);
+  // `command` says who asks.
+  absl::StatusOr<v1::ApplyConfigResponse> Apply(v1::Command command,
+                                                const v1::ApplyConfigRequest& request);
   // What the change would do to the newest state.
   absl::StatusOr<v1::ApplyConfigResponse> Preview(const v1::SetConfig& change);
 
   Controller& controller_;
   const bool read_only_;
+  const rpc::Door* const door_;
 };
 
 }  // namespace onepiece::nodemanager

@@ -12,25 +12,38 @@
 #include "cluster/backup/backup_file.h"
 #include "cluster/base/clock.h"
 #include "cluster/base/generation.h"
+#include "cluster/identity/seal.h"
 #include "cluster/rpc/counted_stream.h"
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "nodemanager/replication/codec.h"
+#include "nodemanager/service/command_caller.h"
 #include "nodemanager/service/seats.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
+constexpr std::size_t kMaxSaltBytes = 64;
 constexpr std::size_t kChunkBytes = 256 << 10;
 // Each holds a copy of the state.
 constexpr int kMaxBackups = 2;
 
-grpc::Status Answer(std::string_view change, const std::string& seat,
+// Changes of seats are no commands of the state, so the log names who made them.
+struct SeatChange {
+  std::string_view name;
+  const rpc::Door* door;
+  const grpc::ServerContext* context;
+};
+
+grpc::Status Answer(const SeatChange& change, const std::string& seat,
                     const absl::StatusOr<paxos::Members>& members, v1::ConsensusMembers* response) {
+  spdlog::info("op={} seat={} caller={} from={} result=\"{}\"", change.name, seat,
+               CallerOf(change.door, change.context).name(),
+               change.context == nullptr ? "" : change.context->peer(),
+               members.ok() ? "ok" : base::Message(members.status()));
   if (!members.ok()) return rpc::ToGrpc(members.status());
-  spdlog::info("op={} seat={} seats={} voters={}", change, seat, members->seats.size(),
-               members->voters());
+  spdlog::info("op={} seats={} voters={}", change.name, members->seats.size(), members->voters());
   EncodeSeats(*members, response->mutable_seats());
   AddWarnings(*response);
   return grpc::Status::OK;
@@ -77,23 +90,25 @@ grpc::Status ConsensusService::GetReplica(grpc::ServerContext*, const v1::GetRep
   return grpc::Status::OK;
 }
 
-grpc::Status ConsensusService::AddSeat(grpc::ServerContext*, const v1::AddSeatRequest* request,
+grpc::Status ConsensusService::AddSeat(grpc::ServerContext* context,
+                                       const v1::AddSeatRequest* request,
                                        v1::ConsensusMembers* response) {
   if (read_only_) return rpc::RefuseReadOnly();
   const absl::Status status = CheckSeat(request->name(), request->address());
   if (!status.ok()) return rpc::ToGrpc(status);
-  return Answer("add_seat", request->name(),
+  return Answer({"add_seat", door_, context}, request->name(),
                 log_.AddSeat({.name = request->name(), .address = request->address()}), response);
 }
 
-grpc::Status ConsensusService::RemoveSeat(grpc::ServerContext*,
+grpc::Status ConsensusService::RemoveSeat(grpc::ServerContext* context,
                                           const v1::RemoveSeatRequest* request,
                                           v1::ConsensusMembers* response) {
   if (read_only_) return rpc::RefuseReadOnly();
-  return Answer("remove_seat", request->name(), log_.RemoveSeat(request->name()), response);
+  return Answer({"remove_seat", door_, context}, request->name(), log_.RemoveSeat(request->name()),
+                response);
 }
 
-grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
+grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext* context,
                                            const v1::ReplaceSeatRequest* request,
                                            v1::ConsensusMembers* response) {
   if (read_only_) return rpc::RefuseReadOnly();
@@ -110,7 +125,8 @@ grpc::Status ConsensusService::ReplaceSeat(grpc::ServerContext*,
     const absl::Status status = CheckSeat(seat.name, seat.address);
     if (!status.ok()) return rpc::ToGrpc(status);
   }
-  return Answer("replace_seat", request->name(), log_.ReplaceSeat(request->name(), seat), response);
+  return Answer({"replace_seat", door_, context}, request->name(),
+                log_.ReplaceSeat(request->name(), seat), response);
 }
 
 absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level) {
@@ -131,7 +147,7 @@ absl::Status CheckLevel(const v1::ReplicaStatus& leader, std::uint32_t level) {
                                       absl::StrJoin(old, ", "), ". Update and start these first"));
 }
 
-grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext*,
+grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext* context,
                                                  const v1::RaiseFeatureLevelRequest* request,
                                                  v1::RaiseFeatureLevelResponse* response) {
   if (read_only_) return rpc::RefuseReadOnly();
@@ -152,6 +168,8 @@ grpc::Status ConsensusService::RaiseFeatureLevel(grpc::ServerContext*,
   v1::Command command;
   command.set_request_id(request->request_id());
   command.set_time_unix_ms(base::ToUnixMs(base::SystemClock().WallNow()));
+  // As Controller does: programs of earlier levels do not know these fields.
+  if (now.feature_level() >= kCallerLevel) SignCommand(door_, context, command);
   command.mutable_raise_feature_level()->set_level(level);
   command.mutable_raise_feature_level()->set_actor(request->actor());
   const absl::StatusOr<v1::CommandResult> result = log_.Propose(command);
@@ -188,7 +206,31 @@ grpc::Status ConsensusService::ListLog(grpc::ServerContext*, const v1::ListLogRe
   return grpc::Status::OK;
 }
 
-grpc::Status ConsensusService::Backup(grpc::ServerContext* context, const v1::BackupRequest*,
+absl::Status ConsensusService::AddSealKey(const v1::BackupRequest& request,
+                                          v1::BackupHeader& header) const {
+  if (request.wrapping_key().empty()) return absl::OkStatus();
+  if (request.wrapping_key().size() != identity::kSealKeyBytes ||
+      request.wrapping_salt().size() < identity::kWrapSaltBytes ||
+      request.wrapping_salt().size() > kMaxSaltBytes) {
+    return base::MakeError(
+        absl::StatusCode::kInvalidArgument, "BAD_WRAPPING_KEY",
+        absl::StrCat("wrapping_key has ", identity::kSealKeyBytes, " bytes, and wrapping_salt ",
+                     identity::kWrapSaltBytes, " to ", kMaxSaltBytes),
+        {{"field", "wrapping_key"}});
+  }
+  if (seal_key_ == nullptr) {
+    return base::MakeError(absl::StatusCode::kFailedPrecondition, "INSECURE",
+                           "this cluster runs with --insecure and has no seal key");
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string key, seal_key_());
+  header.set_wrapping_salt(request.wrapping_salt());
+  header.set_wrapped_seal_key(
+      identity::Seal(request.wrapping_key(), key, identity::kBackupSealContext));
+  return absl::OkStatus();
+}
+
+grpc::Status ConsensusService::Backup(grpc::ServerContext* context,
+                                      const v1::BackupRequest* request,
                                       grpc::ServerWriter<v1::BackupChunk>* writer) {
   const rpc::CountedStream stream(backups_);
   if (stream.number() > kMaxBackups) {
@@ -196,8 +238,10 @@ grpc::Status ConsensusService::Backup(grpc::ServerContext* context, const v1::Ba
         base::MakeError(absl::StatusCode::kResourceExhausted, "TOO_MANY_BACKUPS",
                         absl::StrCat("at most ", kMaxBackups, " backups at a time: try again")));
   }
-  const auto backup = log_.MakeBackup(base::SystemClock().WallNow());
+  auto backup = log_.MakeBackup(base::SystemClock().WallNow());
   if (!backup.ok()) return rpc::ToGrpc(backup.status());
+  if (const absl::Status status = AddSealKey(*request, backup->header); !status.ok())
+    return rpc::ToGrpc(status);
   const std::string bytes = backup::Encode(*backup);
   v1::BackupChunk chunk;
   for (std::size_t at = 0; at < bytes.size(); at += kChunkBytes) {

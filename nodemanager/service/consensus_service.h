@@ -8,6 +8,10 @@
 #include "nodemanager/replication/replicated_log.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 
+namespace onepiece::rpc {
+class Door;
+}
+
 namespace onepiece::nodemanager {
 
 /// Shows a replica and its log, and changes the seats and the feature level of its group.
@@ -20,10 +24,18 @@ namespace onepiece::nodemanager {
 class ConsensusService final : public v1::ConsensusService::Service {
  public:
   /// `read_only` means what it means in NodeConfig. `on_level` is called when the feature level has
-  /// risen, so that watchers hear of it.
+  /// risen, so that watchers hear of it. The door knows who calls; null: the NodeManager is
+  /// insecure.
   explicit ConsensusService(ReplicatedLog& log, bool read_only = false,
-                            std::function<void()> on_level = nullptr)
-      : log_(log), read_only_(read_only), on_level_(std::move(on_level)) {}
+                            std::function<void()> on_level = nullptr,
+                            const rpc::Door* door = nullptr)
+      : log_(log), read_only_(read_only), on_level_(std::move(on_level)), door_(door) {}
+
+  /// `read` returns the NodeManagers' seal key, for backups that hold it (BackupRequest).
+  /// REQUIRES: before the first call.
+  void SetSealKey(std::function<absl::StatusOr<std::string>()> read) {
+    seal_key_ = std::move(read);
+  }
 
   grpc::Status GetReplica(grpc::ServerContext* context, const v1::GetReplicaRequest* request,
                           v1::ReplicaStatus* response) override;
@@ -46,9 +58,13 @@ class ConsensusService final : public v1::ConsensusService::Service {
                       grpc::ServerWriter<v1::BackupChunk>* writer) override;
 
  private:
+  absl::Status AddSealKey(const v1::BackupRequest& request, v1::BackupHeader& header) const;
+
   ReplicatedLog& log_;
   const bool read_only_;
   const std::function<void()> on_level_;
+  const rpc::Door* const door_;
+  std::function<absl::StatusOr<std::string>()> seal_key_;
   std::atomic<int> backups_{0};
 };
 

@@ -15,6 +15,7 @@
 #include "cluster/base/utf8.h"
 #include "nodemanager/assignment/pools.h"
 #include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/command_caller.h"
 #include "nodemanager/service/limits_in_use.h"
 
 namespace onepiece::nodemanager {
@@ -24,6 +25,8 @@ constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kMaxDetailBytes = 512;
 constexpr auto kTakeOverRetry = std::chrono::milliseconds(50);
 constexpr auto kPlanPeriod = std::chrono::milliseconds(300);  // Between two looks at plans.
+// The feature level since which programs know who changes a workflow.
+constexpr std::uint32_t kActorLevel = 4;
 constexpr int kMaxTakeOvers = 5;  // After this many failures another replica shall try.
 
 // True when the log failed the proposal, so that a retry may succeed. Otherwise the state machine
@@ -159,6 +162,7 @@ absl::Status Controller::TakeOver() {
   // `term` is read before the rest. If the leadership ends and begins again meanwhile, the log has
   // another term, and DoDuties() takes over anew.
   reports_.Clear();
+  identity_reports_.Clear();
   lost_generations_.Clear();
   {
     const base::MutexLock forget_lock(forget_mutex_);
@@ -333,8 +337,30 @@ absl::Status Controller::ReadAtAnyReplica(const std::function<void(const StateMa
                          "this cluster is just beginning: ask again");
 }
 
-absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
+// A program that does not know a field keeps it among the unknown ones, and computes another
+// fingerprint of the command than one that knows it. Replicas of both would come to different
+// states. The level never falls, so what is left out here may at most be missing.
+void Controller::Prepare(v1::Command& command) const {
   command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
+  std::uint32_t level = 0;
+  bool begins = false;
+  Read([&](const StateMachine& state) {
+    level = state.feature_level();
+    begins = state.revision() == 0;
+  });
+  if (begins) return;  // The group takes the newest level with its first command.
+  if (level < kActorLevel) {
+    command.clear_actor();
+    command.clear_reason();
+  }
+  if (level < kCallerLevel) {
+    command.clear_caller();
+    command.clear_caller_address();
+  }
+}
+
+absl::StatusOr<v1::CommandResult> Controller::ProposeAlone(v1::Command command) {
+  Prepare(command);
   const base::MonotonicTime begun = clock_.Now();
   return Finish(log_.Propose(command), begun);
 }
@@ -373,7 +399,7 @@ void Controller::ProposeAsync(v1::Command command, Log::Answer answer) {
     return answer(base::MakeError(absl::StatusCode::kResourceExhausted, "LOG_BUSY",
                                   "too many commands are under way: try again later"));
   }
-  command.set_time_unix_ms(base::ToUnixMs(clock_.WallNow()));
+  Prepare(command);
   const base::MonotonicTime begun = clock_.Now();
   const bool settings = command.has_set_config();
   log_.ProposeAsync(command, [this, begun, settings, answer = std::move(answer)](
@@ -475,6 +501,7 @@ void Controller::Report(const v1::ReportNodeRequest& request, ReportedStates::An
   if (is_current) {
     ++reports_taken_;
     reports_.Take(request, pool);
+    identity_reports_.Take(request);
   }
   if (!is_news) return answer(absl::OkStatus());
   states_.Add(std::move(change), std::move(answer));
@@ -700,6 +727,7 @@ void Controller::FillIn(const std::string& node_id, v1::ReportNodeResponse& resp
     if (known == state.nodes().end()) return;
     const v1::Node& node = known->second.node();
     response.set_epoch(state.EpochOf(node.workflow_set()));
+    response.set_identity_epoch(state.identity().epoch());
     if (state.config_revision() > 0) FillInLimits(node.role(), state.settings().limits(), response);
     if (node.role() != v1::PROXY) return;
     reports_.Read([&](const Telemetry& telemetry) {

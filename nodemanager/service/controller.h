@@ -19,6 +19,7 @@
 #include "nodemanager/service/elastic_controller.h"
 #include "nodemanager/service/follow_ups.h"
 #include "nodemanager/service/forgetting.h"
+#include "nodemanager/service/identity_reports.h"
 #include "nodemanager/service/lost_generations.h"
 #include "nodemanager/service/node_reports.h"
 #include "nodemanager/service/reported_states.h"
@@ -109,7 +110,8 @@ class Controller {
   }
 
   /// Stamps a command with the time and proposes it. Then it brings assignments up to date and
-  /// wakes watchers. After a registration the thread does the former soon.
+  /// wakes watchers. After a registration the thread does the former soon. Fields of the command
+  /// that only programs of a newer feature level know are left out.
   /// Errors: the state machine's refusal, or those of the log.
   absl::StatusOr<v1::CommandResult> Propose(v1::Command command);
   /// At most this many calls of ProposeAsync() wait. More are answered RESOURCE_EXHAUSTED
@@ -178,6 +180,8 @@ class Controller {
   [[nodiscard]] absl::Status CheckLimits(const StateMachine& state,
                                          const v1::LimitsConfig& next) const;
   [[nodiscard]] const ElasticController& elastic() const { return elastic_; }
+  /// What nodes report about identities to this leader.
+  [[nodiscard]] IdentityReports& identity_reports() { return identity_reports_; }
   /// Fills in the epoch of the routing table that the node goes by, its limits, and what it admits
   /// by. Only a proxy gets a capacity, and none while there are no workflows.
   void FillIn(const std::string& node_id, v1::ReportNodeResponse& response) const;
@@ -199,6 +203,8 @@ class Controller {
 
  private:
   absl::StatusOr<v1::CommandResult> ProposeAlone(v1::Command command);
+  // Stamps the command with the time, and leaves out what older programs would read otherwise.
+  void Prepare(v1::Command& command) const;
   // Counts the proposal. Returns its result, or the state machine's refusal.
   absl::StatusOr<v1::CommandResult> Finish(absl::StatusOr<v1::CommandResult> result,
                                            base::MonotonicTime begun);
@@ -231,6 +237,7 @@ class Controller {
   const Settings files_;  // What `options_` says.
   ElasticController elastic_;
   NodeReports reports_;
+  IdentityReports identity_reports_;
   LostGenerations lost_generations_;
   std::atomic<LeaderTerm> serving_term_{};  // The term for which TakeOver() has ended.
   std::atomic<base::MonotonicTime> routing_from_{};

@@ -13,6 +13,7 @@
 #include "cluster/rpc/read_only.h"
 #include "cluster/rpc/status.h"
 #include "nodemanager/assignment/pools.h"
+#include "nodemanager/service/command_caller.h"
 #include "nodemanager/state/plan_state.h"
 
 namespace onepiece::nodemanager {
@@ -218,8 +219,13 @@ absl::StatusOr<v1::Plan> ElasticityService::FindPlan(const std::string& plan_id)
   return found;
 }
 
-absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
+v1::Command ElasticityService::CommandOf(const grpc::ServerContext* context) const {
   v1::Command command;
+  SignCommand(door_, context, command);
+  return command;
+}
+
+absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Command command, v1::Plan plan) {
   *command.mutable_start_plan()->mutable_plan() = plan;
   const auto result = controller_.Propose(std::move(command));
   if (!result.ok()) {
@@ -235,7 +241,8 @@ absl::StatusOr<v1::Plan> ElasticityService::Start(v1::Plan plan) {
   return FindPlan(plan.plan_id());
 }
 
-absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& request) {
+absl::StatusOr<v1::Plan> ElasticityService::Apply(v1::Command command,
+                                                  const v1::ApplyPlanRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
   if (request.moves().empty()) return Bad("NO_MOVES", "moves", "a plan has at least one move");
   if (request.confirm_within_s() < 0 || request.confirm_within_s() > kMaxConfirmS) {
@@ -263,18 +270,18 @@ absl::StatusOr<v1::Plan> ElasticityService::Apply(const v1::ApplyPlanRequest& re
     plan->set_confirm_by_unix_ms(UnixMsAfter(controller_.clock(), request.confirm_within_s()));
     plan->set_confirm_within_ms(request.confirm_within_s() * 1000LL);
   }
-  return Start(*std::move(plan));
+  return Start(std::move(command), *std::move(plan));
 }
 
-grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext*, const v1::ApplyPlanRequest* request,
-                                          v1::Plan* response) {
+grpc::Status ElasticityService::ApplyPlan(grpc::ServerContext* context,
+                                          const v1::ApplyPlanRequest* request, v1::Plan* response) {
   if (read_only_) return rpc::RefuseReadOnly();
   // The cluster may change between the look at the state and the command. That is no reason to fail
   // unless the caller gave a revision.
-  absl::StatusOr<v1::Plan> plan = Apply(*request);
+  absl::StatusOr<v1::Plan> plan = Apply(CommandOf(context), *request);
   for (int again = 0; again < kAttempts && request->base_revision() == 0 && IsStale(plan.status());
        ++again)
-    plan = Apply(*request);
+    plan = Apply(CommandOf(context), *request);
   return Answer(std::move(plan), response);
 }
 
@@ -292,9 +299,9 @@ grpc::Status ElasticityService::ListPlans(grpc::ServerContext*, const v1::ListPl
   return Answer(std::move(page), response);
 }
 
-absl::StatusOr<v1::Plan> ElasticityService::Decide(const v1::DecidePlanRequest& request,
+absl::StatusOr<v1::Plan> ElasticityService::Decide(v1::Command command,
+                                                   const v1::DecidePlanRequest& request,
                                                    v1::DecidePlan::Decision decision) {
-  v1::Command command;
   command.set_request_id(request.request_id());
   v1::DecidePlan& change = *command.mutable_decide_plan();
   change.set_plan_id(request.plan_id());
@@ -305,16 +312,17 @@ absl::StatusOr<v1::Plan> ElasticityService::Decide(const v1::DecidePlanRequest& 
   return FindPlan(request.plan_id());
 }
 
-grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext*,
+grpc::Status ElasticityService::ConfirmPlan(grpc::ServerContext* context,
                                             const v1::DecidePlanRequest* request,
                                             v1::Plan* response) {
   if (read_only_) return rpc::RefuseReadOnly();
   if (const absl::Status status = CheckActor(request->actor()); !status.ok())
     return rpc::ToGrpc(status);
-  return Answer(Decide(*request, v1::DecidePlan::CONFIRM), response);
+  return Answer(Decide(CommandOf(context), *request, v1::DecidePlan::CONFIRM), response);
 }
 
-absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& request) {
+absl::StatusOr<v1::Plan> ElasticityService::Undo(v1::Command command,
+                                                 const v1::DecidePlanRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
   ONEPIECE_ASSIGN_OR_RETURN(const ElasticInput input, controller_.NewestInput());
   const std::deque<v1::Plan>& plans = input.state().plans();
@@ -334,33 +342,34 @@ absl::StatusOr<v1::Plan> ElasticityService::Undo(const v1::DecidePlanRequest& re
   if (plan->state() == v1::Plan::REVERTING || plan->state() == v1::Plan::REVERTED)
     return FindPlan(plan->plan_id());
   if (plan->state() == v1::Plan::RUNNING || plan->state() == v1::Plan::UNCONFIRMED)
-    return Decide(request, v1::DecidePlan::REVERT);
+    return Decide(std::move(command), request, v1::DecidePlan::REVERT);
   ONEPIECE_ASSIGN_OR_RETURN(v1::Plan inverse, InversePlan(input.state(), *plan));
   inverse.set_base_revision(input.state().plan_revision());
   *inverse.mutable_prediction() = Predict(input.state(), input.telemetry(), inverse);
   inverse.set_plan_id(inverse_id);
   inverse.set_actor(request.actor());
   inverse.set_reason(request.reason());
-  return Start(std::move(inverse));
+  return Start(std::move(command), std::move(inverse));
 }
 
-grpc::Status ElasticityService::UndoPlan(grpc::ServerContext*, const v1::DecidePlanRequest* request,
-                                         v1::Plan* response) {
+grpc::Status ElasticityService::UndoPlan(grpc::ServerContext* context,
+                                         const v1::DecidePlanRequest* request, v1::Plan* response) {
   if (read_only_) return rpc::RefuseReadOnly();
-  absl::StatusOr<v1::Plan> plan = Undo(*request);
-  for (int again = 0; again < kAttempts && IsStale(plan.status()); ++again) plan = Undo(*request);
+  absl::StatusOr<v1::Plan> plan = Undo(CommandOf(context), *request);
+  for (int again = 0; again < kAttempts && IsStale(plan.status()); ++again)
+    plan = Undo(CommandOf(context), *request);
   return Answer(std::move(plan), response);
 }
 
-grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldRequest* request,
-                                        v1::Hold* response) {
+grpc::Status ElasticityService::SetHold(grpc::ServerContext* context,
+                                        const v1::SetHoldRequest* request, v1::Hold* response) {
   if (read_only_) return rpc::RefuseReadOnly();
   absl::Status status = CheckActor(request->actor());
   if (status.ok() && request->for_s() < 0)
     status = Bad("BAD_HOLD", "for_s", "not negative; 0 is until it is taken back");
   if (!status.ok()) return rpc::ToGrpc(status);
   // The command carries no request id. A repeated hold begins anew, as its caller asks.
-  v1::Command command;
+  v1::Command command = CommandOf(context);
   v1::Hold& hold = *command.mutable_set_hold();
   hold.set_active(request->active());
   hold.set_actor(request->actor());
@@ -373,7 +382,8 @@ grpc::Status ElasticityService::SetHold(grpc::ServerContext*, const v1::SetHoldR
   return rpc::ToGrpc(controller_.Propose(std::move(command)).status());
 }
 
-absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsRequest& request) {
+absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(v1::Command command,
+                                                        const v1::SetPoolLimitsRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckActor(request.actor()));
   v1::PoolLimits limits = request.limits();
   if (limits.workflow_set().empty()) limits.set_workflow_set("default");
@@ -385,7 +395,6 @@ absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsR
     return true;
   }));
   ONEPIECE_ASSIGN_OR_RETURN(*limits.mutable_pool(), std::move(pool));
-  v1::Command command;
   command.set_request_id(request.request_id());
   v1::SetPoolLimits& change = *command.mutable_set_pool_limits();
   *change.mutable_limits() = limits;
@@ -395,11 +404,11 @@ absl::StatusOr<v1::PoolLimits> ElasticityService::Limit(const v1::SetPoolLimitsR
   return limits;
 }
 
-grpc::Status ElasticityService::SetPoolLimits(grpc::ServerContext*,
+grpc::Status ElasticityService::SetPoolLimits(grpc::ServerContext* context,
                                               const v1::SetPoolLimitsRequest* request,
                                               v1::PoolLimits* response) {
   if (read_only_) return rpc::RefuseReadOnly();
-  return Answer(Limit(*request), response);
+  return Answer(Limit(CommandOf(context), *request), response);
 }
 
 grpc::Status ElasticityService::ListAudit(grpc::ServerContext*, const v1::ListAuditRequest* request,

@@ -19,9 +19,11 @@ namespace onepiece::nodemanager {
 /// refuses every other call with UNAVAILABLE (NOT_LEADER).
 class ElasticityService final : public v1::ElasticityService::Service {
  public:
-  /// `read_only` means what it means in NodeConfig.
-  explicit ElasticityService(Controller& controller, bool read_only = false)
-      : controller_(controller), read_only_(read_only) {}
+  /// `read_only` means what it means in NodeConfig. The door knows who calls; null: the
+  /// NodeManager is insecure.
+  explicit ElasticityService(Controller& controller, bool read_only = false,
+                             const rpc::Door* door = nullptr)
+      : controller_(controller), read_only_(read_only), door_(door) {}
 
   grpc::Status GetElasticity(grpc::ServerContext* context, const v1::GetElasticityRequest* request,
                              v1::Elasticity* response) override;
@@ -46,17 +48,21 @@ class ElasticityService final : public v1::ElasticityService::Service {
 
  private:
   absl::StatusOr<v1::Plan> FindPlan(const std::string& plan_id);
-  absl::StatusOr<v1::Plan> Apply(const v1::ApplyPlanRequest& request);
-  absl::StatusOr<v1::Plan> Undo(const v1::DecidePlanRequest& request);
-  absl::StatusOr<v1::Plan> Decide(const v1::DecidePlanRequest& request,
+  // A command that the caller makes. The functions below get it, and fill it in.
+  [[nodiscard]] v1::Command CommandOf(const grpc::ServerContext* context) const;
+  absl::StatusOr<v1::Plan> Apply(v1::Command command, const v1::ApplyPlanRequest& request);
+  absl::StatusOr<v1::Plan> Undo(v1::Command command, const v1::DecidePlanRequest& request);
+  absl::StatusOr<v1::Plan> Decide(v1::Command command, const v1::DecidePlanRequest& request,
                                   v1::DecidePlan::Decision decision);
   // Proposes the plan. If there is a plan with this id already, an earlier attempt of the same
   // request made it, and it is the answer.
-  absl::StatusOr<v1::Plan> Start(v1::Plan plan);
-  absl::StatusOr<v1::PoolLimits> Limit(const v1::SetPoolLimitsRequest& request);
+  absl::StatusOr<v1::Plan> Start(v1::Command command, v1::Plan plan);
+  absl::StatusOr<v1::PoolLimits> Limit(v1::Command command,
+                                       const v1::SetPoolLimitsRequest& request);
 
   Controller& controller_;
   const bool read_only_;
+  const rpc::Door* const door_;
 };
 
 }  // namespace onepiece::nodemanager

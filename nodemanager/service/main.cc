@@ -9,6 +9,8 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/seconds.h"
 #include "cluster/config/yaml.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/identity/subject.h"
 #include "cluster/node/node_agent.h"
 #include "cluster/service/program.h"
 #include "cluster/workflow/workflow_check.h"
@@ -18,6 +20,8 @@
 #include "nodemanager/service/controller.h"
 #include "nodemanager/service/elasticity_service.h"
 #include "nodemanager/service/export_metrics.h"
+#include "nodemanager/service/identity_keeper.h"
+#include "nodemanager/service/identity_service.h"
 #include "nodemanager/service/node_manager_service.h"
 #include "nodemanager/service/replica_health.h"
 #include "nodemanager/service/seats.h"
@@ -133,9 +137,25 @@ node::NodeAgentOptions AgentOptions(service::Host& host, const ReplicatedLog& lo
   return options;
 }
 
-absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Workflow>& workflows,
+// A cluster is called as its certificates say. Under another name no certificate would be believed.
+absl::Status TakeClusterId(const service::Host& host, base::WallTime now,
+                           v1::NodeManagerConfig& config) {
+  const absl::StatusOr<identity::Identity> own =
+      identity::LoadIdentity(host.node().identity(), identity::kNodeName, now);
+  if (!own.ok()) return service::BadConfig(base::Message(own.status()));
+  const std::string& cluster = identity::ClusterOf(own->subject);
+  if (config.cluster_id().empty()) config.set_cluster_id(cluster);
+  if (config.cluster_id() == cluster) return absl::OkStatus();
+  return service::BadConfig(absl::StrCat("cluster_id is '", config.cluster_id(),
+                                         "', and the certificate in ", host.node().identity(),
+                                         " is of cluster '", cluster, "'"));
+}
+
+absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& workflows,
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
   base::Clock& clock = base::SystemClock();
+  if (host.door() != nullptr)
+    ONEPIECE_RETURN_IF_ERROR(TakeClusterId(host, clock.WallNow(), config));
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
                             ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
   prometheus::Histogram& commits = CommitHistogram(host.metrics());
@@ -163,18 +183,28 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
        .door = host.door(),
        .dial_limit = base::Scaled(kDialLimit)},
       clock);
-  ElasticityService elasticity(controller, config.node().read_only());
-  ConfigService configuration(controller, config.node().read_only());
-  ConsensusService consensus(*log, config.node().read_only(), [&] { controller.Notify(); });
+  const bool read_only = config.node().read_only();
+  ElasticityService elasticity(controller, read_only, host.door());
+  ConfigService configuration(controller, read_only, host.door());
+  ConsensusService consensus(
+      *log, read_only, [&] { controller.Notify(); }, host.door());
+  const auto addresses = [&] { return log->Addresses(); };
+  IdentityKeeper keeper(
+      controller, clock,
+      {.folder = host.node().identity(), .door = host.door(), .addresses = addresses});
+  IdentityService identities(controller, keeper,
+                             {.door = host.door(), .read_only = read_only, .addresses = addresses});
+  if (host.door() != nullptr) consensus.SetSealKey([&] { return keeper.SealKey(); });
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.
-  ONEPIECE_RETURN_IF_ERROR(
-      host.Serve({&service, &elasticity, &configuration, &consensus, &log->service()}));
+  ONEPIECE_RETURN_IF_ERROR(host.Serve(
+      {&service, &elasticity, &configuration, &consensus, &identities, &log->service()}));
   WarnOfReplicas(seats, host);
   tell_health({});
   absl::Status status = log->Start(host.address());
   controller.Start();
+  keeper.Start();
   node::ClusterView view;
   node::NodeAgent agent(AgentOptions(host, *log), view);
   agent.SetState({.state = v1::Node::READY});
@@ -189,6 +219,7 @@ absl::Status Run(const v1::NodeManagerConfig& config, const std::vector<v1::Work
   // The services still answer here. log->Stop() releases the handlers that wait in Propose(), so
   // StopServing() need not wait for them.
   agent.Stop();
+  keeper.Stop();
   controller.Stop();
   log->Stop();
   host.StopServing();  // After this no call is inside the services, so they may be destroyed.

@@ -10,6 +10,8 @@
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/service/addresses.h"
 #include "nodemanager/service/cluster_view.h"
+#include "nodemanager/service/command_caller.h"
+#include "nodemanager/service/identity_input.h"
 #include "nodemanager/service/node_id_holder.h"
 
 namespace onepiece::nodemanager {
@@ -90,6 +92,12 @@ absl::Status NodeManagerService::WithIncarnation(absl::Status status,
   return status;
 }
 
+absl::Status NodeManagerService::CheckSpeaker(const grpc::ServerContextBase* context,
+                                              const std::string& node_id,
+                                              std::optional<identity::Role> role) const {
+  return CallerOf(options_.door, context).CheckNode(node_id, role);
+}
+
 // A node that others cannot reach would be READY, and jobs would wait for it until they fail.
 absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* context,
                                                const v1::Node& node) {
@@ -119,6 +127,11 @@ absl::Status NodeManagerService::CheckNewcomer(const grpc::ServerContext* contex
 grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
                                               const v1::RegisterNodeRequest* request,
                                               v1::RegisterNodeResponse* response) {
+  const v1::Node& speaker = request->node();
+  if (const absl::Status status =
+          CheckSpeaker(context, speaker.node_id(), IdentityRole(speaker.role()));
+      !status.ok())
+    return rpc::ToGrpc(status);
   controller_.NoteRegistering(request->node());
   const auto place = registrations_.Take(HostOf(context));
   if (!place.ok()) return rpc::ToGrpc(AskAgainSoon(place.status()));
@@ -145,7 +158,8 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
     }
     *response->mutable_node() = known->second.node();
     response->set_cluster_id(state.cluster_id());
-    response->set_cluster_secret(state.cluster_secret());
+    // The role is that of the node's certificate, so nobody gets the secret by saying "proxy".
+    if (request->node().role() == v1::PROXY) response->set_cluster_secret(state.cluster_secret());
   });
   response->set_report_interval_ms(ReportIntervalMs());
   for (const std::string& address : options_.addresses()) response->add_nodemanagers(address);
@@ -156,11 +170,19 @@ grpc::Status NodeManagerService::RegisterNode(grpc::ServerContext* context,
 grpc::ServerUnaryReactor* NodeManagerService::ReportNode(grpc::CallbackServerContext* context,
                                                          const v1::ReportNodeRequest* request,
                                                          v1::ReportNodeResponse* response) {
+  if (const absl::Status status = CheckSpeaker(context, request->node_id()); !status.ok())
+    return Refuse(context, rpc::ToGrpc(status));
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  controller_.Report(*request, [this, request, response, reactor](const absl::Status& status) {
-    if (status.ok()) FillIn(request->node_id(), *response);
-    reactor->Finish(rpc::ToGrpc(status));
-  });
+  // Only proxies know what tenants use.
+  const bool counts = CheckSpeaker(context, request->node_id(), identity::Role::kProxy).ok();
+  controller_.Report(
+      *request, [this, request, response, reactor, counts](const absl::Status& status) {
+        if (status.ok()) FillIn(request->node_id(), *response);
+        // A report that failed comes again, with the same uses.
+        if (status.ok() && counts)
+          controller_.identity_reports().TakeUses(*request, controller_.clock().WallNow());
+        reactor->Finish(rpc::ToGrpc(status));
+      });
   return reactor;
 }
 
@@ -189,6 +211,8 @@ grpc::ServerUnaryReactor* NodeManagerService::Commit(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* NodeManagerService::DeregisterNode(
     grpc::CallbackServerContext* context, const v1::DeregisterNodeRequest* request,
     google::protobuf::Empty*) {
+  if (const absl::Status status = CheckSpeaker(context, request->node_id()); !status.ok())
+    return Refuse(context, rpc::ToGrpc(status));
   v1::Command command;
   v1::EndNode& end = *command.mutable_end_node();
   end.set_node_id(request->node_id());
@@ -203,6 +227,7 @@ grpc::ServerUnaryReactor* NodeManagerService::RemoveNode(grpc::CallbackServerCon
   if (options_.read_only) return Refuse(context, rpc::RefuseReadOnly());
   v1::Command command;
   command.set_request_id(request->request_id());
+  SignCommand(options_.door, context, command);
   v1::RemoveNode& remove = *command.mutable_remove_node();
   remove.set_node_id(request->node_id());
   remove.set_actor(request->actor());
@@ -214,14 +239,16 @@ Watches::Reactor* NodeManagerService::WatchAssignment(grpc::CallbackServerContex
                                                       const grpc::ByteBuffer* request) {
   const auto parsed = Parse<v1::WatchAssignmentRequest>(*request);
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
-  return watches_.WatchAssignment(rpc::ShareHolder::Of(*context), *parsed);
+  const absl::Status speaker = CheckSpeaker(context, parsed->node_id(), identity::Role::kInstance);
+  if (!speaker.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(speaker);
+  return watches_.WatchAssignment(*context, *parsed);
 }
 
 Watches::Reactor* NodeManagerService::WatchRouting(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request) {
   const auto parsed = Parse<v1::WatchRoutingRequest>(*request);
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
-  return watches_.WatchRouting(rpc::ShareHolder::Of(*context), *parsed);
+  return watches_.WatchRouting(*context, *parsed);
 }
 
 Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* context,
@@ -230,7 +257,7 @@ Watches::Reactor* NodeManagerService::WatchCluster(grpc::CallbackServerContext* 
   if (!parsed.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(parsed.status());
   const auto interval = TelemetryInterval(*parsed);
   if (!interval.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(interval.status());
-  return watches_.WatchCluster(rpc::ShareHolder::Of(*context), parsed->start_revision(), *interval);
+  return watches_.WatchCluster(*context, parsed->start_revision(), *interval);
 }
 
 grpc::Status NodeManagerService::ListProxies(grpc::ServerContext*,
@@ -279,6 +306,7 @@ grpc::ServerUnaryReactor* NodeManagerService::ApplyWorkflow(grpc::CallbackServer
   command.set_request_id(request->request_id());
   command.set_actor(request->actor());
   command.set_reason(request->reason());
+  SignCommand(options_.door, context, command);
   *command.mutable_apply_workflow() = request->workflow();
   controller_.ProposeAsync(
       std::move(command),
@@ -331,6 +359,7 @@ grpc::ServerUnaryReactor* NodeManagerService::DeleteWorkflow(
   command.set_request_id(request->request_id());
   command.set_actor(request->actor());
   command.set_reason(request->reason());
+  SignCommand(options_.door, context, command);
   command.set_delete_workflow(*app_id);
   return Commit(context, std::move(command));
 }

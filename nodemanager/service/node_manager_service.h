@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/identity/role.h"
 #include "cluster/rpc/door.h"
 #include "cluster/rpc/stream_shares.h"
 #include "nodemanager/service/controller.h"
@@ -23,7 +25,7 @@ struct NodeManagerServiceOptions {
   /// REQUIRES: set.
   std::function<std::vector<std::string>()> addresses;
   bool read_only = false;  ///< What it means in NodeConfig.
-  /// Borrowed. Says who calls. Null: the NodeManager is insecure, and so are its nodes.
+  /// Knows who calls. Null: the NodeManager is insecure, and everybody may speak for every node.
   const rpc::Door* door = nullptr;
   /// How many registrations may be under way, because each holds a thread of the server while an
   /// address is dialled and while its commit waits. A host gets another one while it holds fewer
@@ -52,6 +54,7 @@ using WithCallbackProposals = v1::NodeManagerService::WithCallbackMethod_ReportN
 /// Threading: thread-safe.
 /// Errors: every error carries a reason (google.rpc.ErrorInfo). A replica that does not lead
 /// answers ListProxies(), GetWorkflow() and ListWorkflows() after it has caught up with the leader.
+/// Nodes speak for themselves only: other callers get PERMISSION_DENIED (FOREIGN_NODE, WRONG_ROLE).
 /// It refuses every other call with UNAVAILABLE (NOT_LEADER), and streams end with it.
 class NodeManagerService final
     : public v1::NodeManagerService::WithRawCallbackMethod_WatchRouting<
@@ -68,7 +71,7 @@ class NodeManagerService final
                         .what = "registrations",
                         .advice = "ask again"}),
         reachability_(options_.dial_limit, options_.door != nullptr, clock),
-        watches_(controller, std::move(stopping), options_.watches, clock) {}
+        watches_(controller, std::move(stopping), options_.watches, clock, options_.door) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }
   [[nodiscard]] WatchCounters watch_counters() const { return watches_.counters(); }
@@ -109,6 +112,10 @@ class NodeManagerService final
 
  private:
   absl::StatusOr<v1::Workflow> FindNewestWorkflow(const std::string& app_id);
+  // Whether the caller is the node that it speaks for.
+  [[nodiscard]] absl::Status CheckSpeaker(const grpc::ServerContextBase* context,
+                                          const std::string& node_id,
+                                          std::optional<identity::Role> role = {}) const;
   // Proposes the command, and ends the call with the status.
   grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context, v1::Command command);
   // Adds the metadata "incarnation" to STALE_INCARNATION: the known incarnation, which the node's

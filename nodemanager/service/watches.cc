@@ -32,13 +32,14 @@ absl::Status ShuttingDown() {
 }  // namespace
 
 Watches::Watches(Controller& controller, std::stop_token stopping, const WatchesOptions& options,
-                 base::Clock& clock)
+                 base::Clock& clock, const rpc::Door* door)
     : controller_(controller),
       stopping_(std::move(stopping)),
       clock_(clock),
       node_places_(Places(options.node_streams)),
       cluster_places_(Places(options.cluster_streams)),
-      cluster_(controller, options.heartbeat, options.available_level) {
+      cluster_(controller, options.heartbeat, options.available_level),
+      callers_(door) {
   on_stopping_.emplace(stopping_, [this] { Wake(); });
   controller_.OnChange([this] { Wake(); });
   thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
@@ -49,34 +50,37 @@ Watches::~Watches() {
   on_stopping_.reset();
 }
 
-Watches::Reactor* Watches::Begin(rpc::StreamShares& places, const rpc::ShareHolder& caller,
-                                 Arrival add) {
-  auto place = places.Take(caller);
+Watches::Reactor* Watches::Begin(rpc::StreamShares& places,
+                                 const grpc::CallbackServerContext& context, Arrival add) {
+  auto place = places.Take(rpc::ShareHolder::Of(context));
   if (!place.ok()) return rpc::RefuseStream<grpc::ByteBuffer>(place.status());
   const auto stream = WatchStream::Begin(*std::move(place), [this] { Wake(); });
   {
     const base::MutexLock lock(mutex_);
-    arrivals_.emplace_back([stream, add = std::move(add)] { add(stream); });
+    arrivals_.emplace_back([this, stream, add = std::move(add), shown = callers_.ShownBy(context)] {
+      callers_.Add(stream, shown);
+      add(stream);
+    });
   }
   Wake();
   return stream.get();
 }
 
-Watches::Reactor* Watches::WatchRouting(const rpc::ShareHolder& caller,
+Watches::Reactor* Watches::WatchRouting(const grpc::CallbackServerContext& context,
                                         const v1::WatchRoutingRequest& request) {
-  return Begin(node_places_, caller,
+  return Begin(node_places_, context,
                [this, request](const auto& stream) { routing_.Add(request, stream); });
 }
 
-Watches::Reactor* Watches::WatchAssignment(const rpc::ShareHolder& caller,
+Watches::Reactor* Watches::WatchAssignment(const grpc::CallbackServerContext& context,
                                            const v1::WatchAssignmentRequest& request) {
-  return Begin(node_places_, caller,
+  return Begin(node_places_, context,
                [this, request](const auto& stream) { assignments_.Add(request, stream); });
 }
 
-Watches::Reactor* Watches::WatchCluster(const rpc::ShareHolder& caller, std::uint64_t start_revision,
-                                        base::Duration interval) {
-  return Begin(cluster_places_, caller, [this, start_revision, interval](const auto& stream) {
+Watches::Reactor* Watches::WatchCluster(const grpc::CallbackServerContext& context,
+                                        std::uint64_t start_revision, base::Duration interval) {
+  return Begin(cluster_places_, context, [this, start_revision, interval](const auto& stream) {
     cluster_.Add(start_revision, interval, clock_.Now(), stream);
   });
 }
@@ -102,13 +106,15 @@ void Watches::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const base::MonotonicTime begun = clock_.Now();
     TakeArrivals();
+    callers_.Look(begun);
     const absl::Status status = stopping_.stop_requested() ? ShuttingDown() : Round();
     if (!status.ok()) EndAll(status);
     const base::Duration took = clock_.Now() - begun;
     clock_.Pause(stop, std::max(kLeastInterval - took, took));
     // Nothing wakes the thread when a new generation may tell its routing. What the round saw
     // counts: it may tell it by now, and then somebody must do so.
-    const base::Duration rest = tells_routing_ ? kLongestRest : kRestBeforeRouting;
+    const base::Duration rest =
+        std::min(tells_routing_ ? kLongestRest : kRestBeforeRouting, callers_.Period());
     const base::MonotonicTime routing = held_back_ ? next_routing_ : base::MonotonicTime::max();
     base::MutexLock lock(mutex_);
     clock_.WaitUntil(woken_, lock, stop, std::min({cluster_.NextDue(), begun + rest, routing}),

@@ -17,6 +17,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "nodemanager/service/controller.h"
+#include "nodemanager/service/stream_callers.h"
 #include "nodemanager/service/watchers.h"
 #include "onepiece/v1/node_manager.pb.h"
 
@@ -43,6 +44,9 @@ struct WatchCounters {
 /// take it in, so a storm of changes would keep the whole cluster busy with tables. A change that
 /// comes alone goes out at once.
 ///
+/// A stream also ends when its caller may no longer call: it was revoked, or its certificate or
+/// token has expired (StreamCallers).
+///
 /// Ownership: borrows the controller, which must outlive it. It must outlive its streams: destroy
 /// it after the server has shut down.
 /// Threading: thread-safe.
@@ -56,17 +60,19 @@ class Watches {
   /// `clock` paces the streams. They end with UNAVAILABLE when a stop of `stopping` is requested,
   /// and when this replica no longer leads, so that clients look for the leader.
   Watches(Controller& controller, std::stop_token stopping, const WatchesOptions& options,
-          base::Clock& clock);
+          base::Clock& clock, const rpc::Door* door = nullptr);
   ~Watches();
   Watches(const Watches&) = delete;
   Watches& operator=(const Watches&) = delete;
 
   /// For gRPC's handlers. A stream that finds no place ends with RESOURCE_EXHAUSTED
   /// (TOO_MANY_STREAMS).
-  Reactor* WatchRouting(const rpc::ShareHolder& caller, const v1::WatchRoutingRequest& request);
-  Reactor* WatchAssignment(const rpc::ShareHolder& caller, const v1::WatchAssignmentRequest& request);
+  Reactor* WatchRouting(const grpc::CallbackServerContext& context,
+                        const v1::WatchRoutingRequest& request);
+  Reactor* WatchAssignment(const grpc::CallbackServerContext& context,
+                           const v1::WatchAssignmentRequest& request);
   /// `interval` is that of the telemetry. 0: never.
-  Reactor* WatchCluster(const rpc::ShareHolder& caller, std::uint64_t start_revision,
+  Reactor* WatchCluster(const grpc::CallbackServerContext& context, std::uint64_t start_revision,
                         base::Duration interval);
   /// How many streams there are.
   [[nodiscard]] std::size_t streams() const {
@@ -76,7 +82,8 @@ class Watches {
 
  private:
   using Arrival = std::function<void(const std::shared_ptr<WatchStream>&)>;
-  Reactor* Begin(rpc::StreamShares& places, const rpc::ShareHolder& caller, Arrival add);
+  Reactor* Begin(rpc::StreamShares& places, const grpc::CallbackServerContext& context,
+                 Arrival add);
   void Wake();
   void Run(const std::stop_token& stop);
   void TakeArrivals();
@@ -102,6 +109,7 @@ class Watches {
   RoutingWatchers routing_;
   AssignmentWatchers assignments_;
   ClusterWatchers cluster_;
+  StreamCallers callers_;
 
   std::optional<std::stop_callback<std::function<void()>>> on_stopping_;
   std::jthread thread_;  // Last: it ends before what it uses.

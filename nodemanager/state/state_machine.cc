@@ -18,10 +18,32 @@ namespace {
 // How far revisions leap into a new generation: further than a lost future can have counted.
 constexpr std::uint64_t kGenerationLeap = std::uint64_t{1} << 32;
 
+// What differs between two attempts of one request, besides the time: the connection, and the
+// certificate, which is signed anew for each attempt. Only programs of version 5 know these fields.
+bool TellsItsAttempt(const v1::Command& command) {
+  return !command.caller().empty() || !command.caller_address().empty() ||
+         command.has_issue_certificate();
+}
+
+v1::Command WithoutAttempt(v1::Command command) {
+  command.clear_caller();
+  command.clear_caller_address();
+  if (command.has_issue_certificate()) {
+    v1::IssuedCertificate& made = *command.mutable_issue_certificate()->mutable_certificate();
+    made.clear_serial();
+    made.clear_not_before_unix_ms();
+    made.clear_not_after_unix_ms();
+  }
+  return command;
+}
+
 // Tells whether two commands under one request id ask for the same. A retry carries the same change
 // at another time. Id and time are the first fields of the bytes, so nothing is copied to leave
 // them out.
-std::uint32_t Fingerprint(const v1::Command& command) {
+std::uint32_t Fingerprint(const v1::Command& told) {
+  v1::Command stripped;
+  if (TellsItsAttempt(told)) stripped = WithoutAttempt(told);
+  const v1::Command& command = TellsItsAttempt(told) ? stripped : told;
   using Wire = google::protobuf::internal::WireFormatLite;
   const std::string bytes = base::CanonicalBytes(command);
   std::size_t skipped = 0;
@@ -189,6 +211,14 @@ std::uint32_t VersionOf(const v1::Command& command) {
       return 3;
     case v1::Command::kSetConfig:
       return 4;
+    case v1::Command::kSetAuthorities:
+    case v1::Command::kCreateToken:
+    case v1::Command::kEndToken:
+    case v1::Command::kIssueCertificate:
+    case v1::Command::kRevokeCertificate:
+    case v1::Command::kSetTenant:
+    case v1::Command::kAddUses:
+      return 5;
     default:
       return 1;
   }
@@ -224,7 +254,9 @@ v1::CommandResult StateMachine::Apply(std::uint64_t index, const v1::Command& co
   }
   const std::uint64_t epoch_before = epoch_;
   const bool entered = changed_sets_.all;
+  audited_ = 0;
   const absl::Status status = Change(command);
+  SignAudit(command, status);
   if (!status.ok()) changed_sets_ = {.all = entered, .names = {}};
   CountEpochs(epoch_before);
   v1::CommandResult result;
@@ -292,6 +324,8 @@ absl::Status StateMachine::Change(const v1::Command& command) {
     case v1::Command::kRevokeCertificate:
     case v1::Command::kSetTenant:
     case v1::Command::kAddUses:
+      if (version_ >= 5) return ChangeIdentity(command);
+      break;
     case v1::Command::CHANGE_NOT_SET:
       break;
   }
@@ -637,6 +671,7 @@ void StateMachine::Audit(std::int64_t time, std::string_view action, std::string
   entry.set_action(std::string(action));
   entry.set_subject(std::string(subject));
   entry.set_detail(std::string(detail));
+  ++audited_;
   PopToSize(audit_, kMaxAudit);
 }
 
@@ -683,6 +718,8 @@ std::string StateMachine::Serialize() const {
   }
   if (settings_.ByteSizeLong() > 0) *state.mutable_config() = settings_;
   state.mutable_config_revisions()->Add(config_revisions_.begin(), config_revisions_.end());
+  if (v1::IdentityState identity = identity_.Save(); identity.ByteSizeLong() > 0)
+    *state.mutable_identity() = std::move(identity);
   std::string bytes = base::CanonicalBytes(state);
   // The requests are kept as the bytes that they are here.
   bytes.append(requests_.fields());
@@ -733,6 +770,7 @@ absl::Status StateMachine::Restore(std::string_view bytes) {
     config_history_bytes_ += revision.config().ByteSizeLong();
     config_revisions_.push_back(std::move(revision));
   }
+  identity_.Load(state.identity());
   for (const v1::RememberedRequest& request : state.requests()) requests_.Add(request);
   return absl::OkStatus();
 }

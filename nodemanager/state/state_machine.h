@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "nodemanager/state/identity_records.h"
 #include "nodemanager/state/remembered_requests.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "onepiece/v1/node_manager_state.pb.h"
@@ -23,7 +24,8 @@ namespace onepiece::nodemanager {
 /// proposes only what every voter can apply. Version 2 brought plans. Version 3 brought an epoch
 /// for each workflow set, generations, assignments that only what they depend on makes stale, moves
 /// that go back alone, and nodes that are forgotten on demand. Version 4 brought the configuration.
-inline constexpr std::uint32_t kCommandVersion = 4;
+/// Version 5 brought identities, and an audit log that names callers.
+inline constexpr std::uint32_t kCommandVersion = 5;
 /// The first version that knows this kind of command.
 std::uint32_t VersionOf(const v1::Command& command);
 
@@ -159,6 +161,13 @@ class StateMachine {
   /// True when `record`, which must be of this state, says already what `change` says.
   [[nodiscard]] bool IsKnown(const v1::NodeRecord& record, const v1::SetNodeState& change) const;
 
+  /// Who is in the cluster. Empty before version 5.
+  [[nodiscard]] const IdentityRecords& identity() const { return identity_; }
+  /// True when a command with this request id was answered, and the answer is still known.
+  [[nodiscard]] bool Remembers(const std::string& request_id) const {
+    return requests_.Find(request_id).has_value();
+  }
+
   /// The routing table of one workflow set. An instance is in the routes of those applications of
   /// its present assignment that it has said it serves. When its assignment changes but the stage
   /// stays, it remains in the routes of the applications whose model stays. An instance that is
@@ -185,6 +194,9 @@ class StateMachine {
   absl::Status SetPoolLimits(const v1::SetPoolLimits& change, std::int64_t time);
   absl::Status BeginGeneration(const v1::BeginGeneration& change, std::int64_t time);
   absl::Status SetConfig(const v1::SetConfig& change, std::int64_t time);
+  absl::Status ChangeIdentity(const v1::Command& command);
+  // Says in the audit log who made the command and how it was answered.
+  void SignAudit(const v1::Command& command, const absl::Status& status);
   [[nodiscard]] absl::Status CheckConfigRoom(const v1::ClusterConfig& next) const;
   void TakeWorkflows(const v1::ClusterConfig& next);
   void TakePools(const v1::ClusterConfig& next);
@@ -247,8 +259,10 @@ class StateMachine {
   std::map<std::string, std::uint64_t> set_epochs_;
   v1::ClusterConfig settings_;
   std::deque<v1::ConfigRevision> config_revisions_;
+  IdentityRecords identity_;
   RememberedRequests requests_;
   ChangedSets changed_sets_;              // By the command that is being applied.
+  std::size_t audited_ = 0;               // Entries that this command has added to audit_.
   std::size_t bytes_ = 0;                 // The serialised size of nodes_ and workflows_.
   std::size_t config_history_bytes_ = 0;  // That of the configurations in config_revisions_.
 };

@@ -9,6 +9,7 @@
 #include "cluster/base/status.h"
 #include "cluster/identity/certificate.h"
 #include "cluster/identity/secret_files.h"
+#include "tests/identity/sample.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -62,6 +63,21 @@ class SealTest : public QObject {
       QCOMPARE(Reason(Unseal(kKey, sealed.substr(0, i), "c").status()), std::string("BAD_SEAL"));
     }
     QCOMPARE(Reason(Unseal(kKey, sealed + "x", "c").status()), std::string("BAD_SEAL"));
+  }
+
+  void Authority_OpensBesideItsCertificateOnly() {
+    const Authority authority = *Authority::Create("pirates", testing::kNow),
+                    other = *Authority::Create("pirates", testing::kNow);
+    const std::string sealed = SealAuthority(kKey, authority);
+    QVERIFY(sealed.find("PRIVATE") == std::string::npos);
+    const auto opened = OpenAuthority(kKey, authority.certificate().ToPem(), sealed);
+    QVERIFY(opened.ok());
+    QCOMPARE(opened->key().PublicKeyHash(), authority.key().PublicKeyHash());
+    QCOMPARE(Reason(OpenAuthority(kKey, other.certificate().ToPem(), sealed).status()),
+             std::string("BAD_SEAL"));
+    QCOMPARE(
+        Reason(OpenAuthority(Flipped(kKey, 0), authority.certificate().ToPem(), sealed).status()),
+        std::string("BAD_SEAL"));
   }
 
   void SealKey_IsRandom() {

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/canonical_bytes.h"
 #include "cluster/base/generation.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/identity/seal.h"
 #include "nodemanager/replication/corrupt_marker.h"
 #include "nodemanager/replication/store.h"
 #include "tests/eventually.h"
@@ -102,6 +104,24 @@ class RegroupTest : public QObject {
     if (!machine.Restore(node.State()).ok()) qFatal("not a state");
     return machine.epoch();
   }
+  // A backup of a cluster with this CA, whose seal key stands behind "a passphrase".
+  static backup::Backup BackupWithCa(const identity::Authority& authority,
+                                     const std::string& seal_key) {
+    StateMachine machine;
+    machine.Apply(1, InitializeCommand());
+    v1::Command command;
+    v1::SetAuthorities& change = *command.mutable_set_authorities();
+    change.add_authorities()->set_certificate(authority.certificate().ToPem());
+    change.mutable_authorities(0)->set_sealed_key(identity::SealAuthority(seal_key, authority));
+    change.set_rotation(v1::AuthorityStatus::NONE);
+    if (machine.Apply(2, command).code() != 0) qFatal("no CA");
+    backup::Backup backup{.header = {}, .state = machine.Serialize()};
+    const std::string salt(identity::kWrapSaltBytes, 's');
+    backup.header.set_wrapping_salt(salt);
+    backup.header.set_wrapped_seal_key(identity::Seal(*identity::WrapKeyOf("a passphrase", salt),
+                                                      seal_key, identity::kBackupSealContext));
+    return backup;
+  }
   // A group of one with the node "before", and its backup.
   backup::Backup BackupOfOne() {
     Node& node = Add("nm-1");
@@ -145,6 +165,29 @@ class RegroupTest : public QObject {
   }
 
  private Q_SLOTS:
+  // All hosts are lost, and ca.key with them. The backup and the passphrase are enough.
+  void RestoreIdentity_MakesAReplicaThatSigns() {
+    const base::WallTime now = base::SystemClock().WallNow();
+    const identity::Authority authority = *identity::Authority::Create("pirates", now);
+    const backup::Backup backup = BackupWithCa(authority, identity::MakeSealKey());
+    QCOMPARE(Reason(OpenSealKey(backup.header, "a guess").status()),
+             std::string("WRONG_PASSPHRASE"));
+    QCOMPARE(Reason(OpenSealKey({}, "a passphrase").status()), std::string("NO_SEAL_KEY"));
+    const absl::StatusOr<std::string> key = OpenSealKey(backup.header, "a passphrase");
+    QVERIFY(key.ok());
+    const std::string folder = Path("identity");
+    QCOMPARE(Reason(RestoreIdentity(backup, identity::MakeSealKey(), "nm-1", folder, now)),
+             std::string("BAD_SEAL"));
+    QVERIFY(!QDir(QString::fromStdString(folder)).exists());
+    QVERIFY(RestoreIdentity(backup, *key, "nm-1", folder, now).ok());
+    const auto own = identity::LoadIdentity(folder, identity::kNodeName, now);
+    QVERIFY2(own.ok(), base::Message(own.status()).c_str());
+    QCOMPARE(identity::Describe(own->subject),
+             std::string("node nm-1 (nodemanager) of cluster pirates"));
+    QVERIFY(own->authorities.Has(authority.certificate().PublicKeyHash()));
+    QCOMPARE(*identity::ReadSealKeyFile(folder), *key);
+  }
+
   void init() { dir_ = std::make_unique<QTemporaryDir>(); }
   void cleanup() { nodes_.clear(); }
 
