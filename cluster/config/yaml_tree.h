@@ -1,4 +1,5 @@
-// The tree of a YAML text, before a schema gives it a meaning. Private to cluster/config.
+// The tree of a YAML text, before a schema gives it a meaning. For files that no protobuf message
+// describes; others use yaml.h.
 #pragma once
 
 #include <cstddef>
