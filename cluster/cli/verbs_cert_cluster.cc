@@ -1,16 +1,20 @@
-// The verbs cert list, revoke, rotate and authority, which ask the cluster.
+// The verbs cert list, renew, revoke, rotate and authority, which ask the cluster.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cluster/base/clock.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/cert_output.h"
 #include "cluster/cli/plan_output.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/contexts/credentials.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/identity/signing_request.h"
 
 namespace onepiece::cli {
 namespace {
 
 struct IssuedArguments {
-  std::string serial, node, principal, reason;
+  std::string folder, serial, node, principal, reason;
 };
 
 int RunListIssued(const Context& context, client::Client& client,
@@ -57,6 +61,41 @@ int RunRevokeIssued(const Context& context, client::Client& client,
                  {"subject", arguments.serial.empty() ? Json(request.subject()) : Json(nullptr)},
                  {"revoked", true}},
                 what + " revoked.\n");
+  return terminal::kOk;
+}
+
+/// Takes a new certificate for the key and the name that the folder has.
+absl::StatusOr<identity::Certificate> Renew(client::Client& client, const std::string& folder) {
+  ONEPIECE_ASSIGN_OR_RETURN(const contexts::Credentials own, contexts::FindIdentity(folder));
+  const base::WallTime now = base::SystemClock().WallNow();
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Identity before,
+                            identity::LoadIdentity(folder, own.name, now));
+  // The cluster renews whoever asks, whatever the other verbs of this command line would show.
+  ONEPIECE_RETURN_IF_ERROR(contexts::Present(own));
+  v1::RenewRequest request;
+  request.set_signing_request(identity::SigningRequest::Make(before.key).ToPem());
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::RenewResponse response, client.Renew(request));
+  ONEPIECE_ASSIGN_OR_RETURN(identity::Certificate certificate,
+                            identity::Certificate::FromPem(response.certificate()));
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::TrustBundle trust,
+                            identity::TrustBundle::FromPem(response.authorities()));
+  ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject,
+                            trust.Verify(certificate, identity::Purpose::kClient, now));
+  if (subject != before.subject) {
+    return base::MakeError(
+        absl::StatusCode::kPermissionDenied, "OTHER_IDENTITY",
+        absl::StrCat("the cluster answered with a certificate of ", identity::Describe(subject)));
+  }
+  ONEPIECE_RETURN_IF_ERROR(
+      identity::SaveIdentity(folder, own.name, before.key, certificate, trust));
+  return certificate;
+}
+
+int RunRenew(const Context& context, client::Client& client, const IssuedArguments& arguments) {
+  const auto renewed = Renew(client, arguments.folder);
+  if (!renewed.ok()) return context.Fail(renewed.status());
+  const base::WallTime now = base::SystemClock().WallNow();
+  context.Print(CertificateDocument(*renewed, now), CertificateText(*renewed, now));
   return terminal::kOk;
 }
 
@@ -131,6 +170,14 @@ void AddClusterCertVerbs(CLI::App& cert, Context& context) {
   AddManagerVerb(cert, context, "list",
                  "The certificates that the cluster has issued and that have not expired",
                  with(RunListIssued));
+  AddManagerVerb(
+      cert, context, "renew",
+      "Take a new certificate for the identity in a folder, before the old one ends; its "
+      "key stays",
+      with(RunRenew))
+      ->add_option("folder", arguments->folder, "The folder of NAME.pem, NAME.key and ca.pem")
+      ->required()
+      ->type_name("DIR");
   CLI::App* revoke =
       AddManagerVerb(cert, context, "revoke", "Make all nodes refuse a certificate, within 5 s",
                      with(RunRevokeIssued));

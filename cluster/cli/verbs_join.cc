@@ -11,6 +11,7 @@
 #include "cluster/base/status.h"
 #include "cluster/cli/verbs.h"
 #include "cluster/config/yaml_writer.h"
+#include "cluster/contexts/credentials.h"
 #include "cluster/identity/identity_folder.h"
 #include "cluster/identity/secret_files.h"
 #include "cluster/identity/signing_request.h"
@@ -24,6 +25,8 @@ namespace onepiece::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kManagerRole[] = "nodemanager";
 
 struct JoinArguments {
   std::string address, token, role, node_id, listen, advertise;
@@ -90,6 +93,9 @@ absl::StatusOr<Joiner> PrepareJoin(const Context& context, const JoinArguments& 
        {std::pair{"--listen", &arguments.listen}, {"--advertise", &arguments.advertise}}) {
     if (!address->empty()) ONEPIECE_RETURN_IF_ERROR(service::CheckAddress(flag, *address));
   }
+  if (arguments.role == kManagerRole &&
+      (arguments.listen.empty() || arguments.listen.ends_with(":0")))
+    return terminal::UsageError("others dial a NodeManager, so it needs --listen HOST:PORT");
   ONEPIECE_ASSIGN_OR_RETURN(identity::JoinToken token, JoinTokenFrom(arguments.token));
   const std::string data_dir = DataDirOf(context, arguments);
   const std::string folder = data_dir + "/identity";
@@ -169,12 +175,35 @@ absl::StatusOr<identity::Certificate> TakeCertificate(const Joiner& joiner,
   return certificate;
 }
 
+const std::string& DialledAddress(const JoinArguments& arguments) {
+  return arguments.advertise.empty() ? arguments.listen : arguments.advertise;
+}
+
+/// The file of a NodeManager, which names the group: those that answer, and itself.
+std::string ManagerYaml(const Joiner& joiner, const JoinArguments& arguments,
+                        const v1::NodeConfig& node) {
+  v1::NodeManagerConfig config;
+  *config.mutable_node() = node;
+  config.mutable_node()->clear_nodemanagers();
+  client::ClientOptions options;
+  options.nodemanagers = {node.nodemanagers().begin(), node.nodemanagers().end()};
+  options.timeout = base::Scaled(std::chrono::seconds(5));
+  if (contexts::Present({.folder = joiner.folder, .name = identity::kNodeName}).ok()) {
+    for (const client::ReplicaAnswer& replica : client::Client(options).AskReplicas()) {
+      if (!replica.name.empty() && replica.name != arguments.node_id)
+        config.add_replicas(absl::StrCat(replica.name, "=", replica.address));
+    }
+  }
+  config.add_replicas(absl::StrCat(arguments.node_id, "=", DialledAddress(arguments)));
+  return config::ToYaml(config);
+}
+
 /// Writes DATA_DIR/ROLE.yaml. One that is there stays, because people change it.
 absl::StatusOr<std::string> WriteNodeConfig(const Joiner& joiner, const JoinArguments& arguments,
                                             const v1::JoinResponse& response) {
   std::string path = absl::StrCat(joiner.data_dir, "/", arguments.role, ".yaml");
   if (fs::exists(path)) return path;
-  // Every service program's configuration has this one field for what all of them share.
+  // The other programs' configurations have this one field for what all of them share.
   v1::ProxyConfig config;
   v1::NodeConfig& node = *config.mutable_node();
   node.set_node_id(arguments.node_id);
@@ -183,7 +212,9 @@ absl::StatusOr<std::string> WriteNodeConfig(const Joiner& joiner, const JoinArgu
   node.set_data_dir(joiner.data_dir);
   for (const std::string& address : response.nodemanagers()) node.add_nodemanagers(address);
   if (response.nodemanagers().empty()) node.add_nodemanagers(arguments.address);
-  ONEPIECE_RETURN_IF_ERROR(identity::WriteSecretFile(path, config::ToYaml(config)));
+  ONEPIECE_RETURN_IF_ERROR(identity::WriteSecretFile(
+      path, arguments.role == kManagerRole ? ManagerYaml(joiner, arguments, node)
+                                           : config::ToYaml(config)));
   return path;
 }
 
@@ -205,6 +236,8 @@ int RunJoin(const Context& context, const JoinArguments& given) {
       absl::StrCat("onepiece-", arguments.role, " --config ", identity::ShellWord(*config));
   if (arguments.listen.empty()) absl::StrAppend(&start, " --listen HOST:PORT");
   const std::string until = identity::FormatTime(certificate->not_after());
+  const std::string seat = absl::StrCat("onepiece cluster add ", arguments.node_id, " --address ",
+                                        DialledAddress(arguments));
   context.Print(
       {{"cluster_id", response->cluster_id()},
        {"node_id", arguments.node_id},
@@ -213,9 +246,12 @@ int RunJoin(const Context& context, const JoinArguments& given) {
        {"not_after", until},
        {"config", *config},
        {"start", start}},
-      absl::StrCat("This host is ", arguments.node_id, " of cluster ", response->cluster_id(),
-                   ". Its certificate is valid until ", until,
-                   " and renews itself while the node runs.\n\n  ", start, "\n"));
+      absl::StrCat(
+          "This host is ", arguments.node_id, " of cluster ", response->cluster_id(),
+          ". Its certificate is valid until ", until, " and renews itself while the node runs.\n\n",
+          arguments.role == kManagerRole ? absl::StrCat("  ", seat, "    (where you administer)\n")
+                                         : "",
+          "  ", start, "\n"));
   return terminal::kOk;
 }
 
