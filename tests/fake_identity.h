@@ -30,11 +30,13 @@ namespace onepiece::testing {
 class FakeIdentity final : public v1::IdentityService::Service {
  public:
   /// Over TLS when there is a `folder`, in which it keeps its identity, else plaintext.
-  explicit FakeIdentity(const std::string& folder = "", const std::string& cluster = "pirates")
-      : authority_(*identity::Authority::Create(cluster, Now())), cluster_(cluster) {
+  explicit FakeIdentity(const std::string& folder = "", const std::string& cluster = "pirates",
+                        identity::RoleSet roles = {identity::Role::kNodeManager})
+      : authority_(*identity::Authority::Create(cluster, Now() - 200 * identity::kDay)),
+        cluster_(cluster) {
     rpc::ServerOptions options;
     if (!folder.empty()) {
-      Save(folder, "node", identity::NodeSubject{cluster, "nm-1", {identity::Role::kNodeManager}});
+      Save(folder, "node", identity::NodeSubject{cluster, "nm-1", roles});
       options.credentials =
           *rpc::MakeServerCredentials({.folder = folder, .name = "node", .roles = {}},
                                       rpc::Clients::kAlsoWithoutCertificate, base::SystemClock());
@@ -114,6 +116,19 @@ class FakeIdentity final : public v1::IdentityService::Service {
       for (const std::string& word : identity::WordsOf(caller.principal()->scopes))
         response->add_scopes(word);
     }
+    return grpc::Status::OK;
+  }
+  /// Gives a principal a certificate that begins now.
+  grpc::Status Renew(grpc::ServerContext* context, const v1::RenewRequest* request,
+                     v1::RenewResponse* response) override {
+    Note("renew", *request);
+    const rpc::Caller caller = rpc::CallerOf(door_.get(), *context);
+    const auto csr = identity::SigningRequest::FromPem(request->signing_request());
+    if (!csr.ok()) return rpc::ToGrpc(csr.status());
+    const auto certificate = authority_.Issue(*csr, *caller.subject(), Now());
+    if (!certificate.ok()) return rpc::ToGrpc(certificate.status());
+    response->set_certificate(certificate->ToPem());
+    response->set_authorities(authority_.certificate().ToPem());
     return grpc::Status::OK;
   }
   grpc::Status CreateToken(grpc::ServerContext*, const v1::CreateTokenRequest* request,

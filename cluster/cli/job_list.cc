@@ -2,34 +2,11 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/context.h"
 #include "cluster/terminal/exit_code.h"
-#include "google/protobuf/util/time_util.h"
 
 namespace onepiece::cli {
-
-absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
-                                                      const std::string& text) {
-  using google::protobuf::util::TimeUtil;
-  absl::Time time;
-  std::string ignored;
-  absl::Duration ago;
-  for (const char* format : {"%Y-%m-%dT%H:%M:%E*S%Ez", "%Y-%m-%dT%H:%M:%E*SZ",
-                             "%Y-%m-%dT%H:%M:%E*S", "%Y-%m-%d %H:%M:%E*S", "%Y-%m-%d"}) {
-    if (absl::ParseTime(format, text, absl::UTCTimeZone(), &time, &ignored))
-      return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(time));
-  }
-  if (absl::ParseDuration(text, &ago) && ago >= absl::ZeroDuration())
-    return TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(absl::Now() - ago));
-  return terminal::UsageError(absl::StrCat(flag,
-                                           ": a time (2026-01-31T12:00:00Z) or how long ago (15m), "
-                                           "not \"",
-                                           text, "\""));
-}
 
 void JobFilter::AddTo(CLI::App& verb) {
   verb.add_option("--app", app, "Only of this application");

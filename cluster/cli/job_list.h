@@ -7,16 +7,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "cluster/cli/time_arguments.h"
 #include "onepiece/v1/generation.pb.h"
 
 namespace onepiece::cli {
-
-/// Parses a time in RFC 3339 or its beginning (UTC when it names no zone), or how long ago: "90s",
-/// "15m", "2h".
-///
-/// Errors: INVALID_ARGUMENT, which names `flag`.
-absl::StatusOr<google::protobuf::Timestamp> ParseTime(const std::string& flag,
-                                                      const std::string& text);
 
 /// The filters of a list of jobs. An empty filter takes every job.
 struct JobFilter {

@@ -31,7 +31,16 @@ void DefineDown(CLI::App& verb, Context& context);
 void DefineStatus(CLI::App& verb, Context& context);
 void DefineCluster(CLI::App& verb, Context& context);
 void DefineClusterBackup(CLI::App& verb, Context& context);
+void DefineInit(CLI::App& verb, Context& context);
+void DefineJoin(CLI::App& verb, Context& context);
+void DefineContext(CLI::App& verb, Context& context);
+void DefineWhoAmI(CLI::App& verb, Context& context);
+void DefineToken(CLI::App& verb, Context& context);
 void DefineCert(CLI::App& verb, Context& context);
+/// The verbs of `cert` that ask the cluster.
+void AddClusterCertVerbs(CLI::App& cert, Context& context);
+void DefineUsage(CLI::App& verb, Context& context);
+void DefineAudit(CLI::App& verb, Context& context);
 void DefineNode(CLI::App& verb, Context& context);
 void DefineConfig(CLI::App& verb, Context& context);
 void DefineApply(CLI::App& verb, Context& context);

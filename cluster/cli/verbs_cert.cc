@@ -1,4 +1,5 @@
-// The verb cert: certificates of a CA whose key is a file. It asks no cluster.
+// The verb cert: certificates of a CA whose key is a file. These verbs ask no cluster; those of
+// verbs_cert_cluster.cc do.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -291,8 +292,9 @@ void AddCreatingVerbs(CLI::App& cert, Context& context,
 void DefineCert(CLI::App& verb, Context& context) {
   verb.require_subcommand(1);
   verb.footer(
-      "These verbs work on files and ask no cluster. Keys are written with mode 0600 into folders "
-      "of mode 0700;\nwhat others may read is refused. docs/security.md.");
+      "list, renew, revoke, rotate and authority ask the cluster; the others work on files. Keys are "
+      "written with mode 0600\ninto folders of mode 0700; what others may read is refused. "
+      "docs/security.md.");
   const auto arguments = std::make_shared<CertArguments>();
   AddCreatingVerbs(verb, context, arguments);
   CLI::App* show =
@@ -309,6 +311,7 @@ void DefineCert(CLI::App& verb, Context& context) {
   verify->add_option("--key", arguments->key_file, "Check that this key is its")->type_name("FILE");
   verify->add_option("--cluster", arguments->cluster, "Check that it is of this cluster");
   verify->add_option("--role", arguments->role, "Check that it has one of these roles");
+  AddClusterCertVerbs(verb, context);
 }
 
 }  // namespace onepiece::cli

@@ -153,31 +153,6 @@ int RunLimits(const Context& context, client::Client& client, const RebalanceArg
   return terminal::kOk;
 }
 
-int RunAudit(const Context& context, client::Client& client, const RebalanceArguments& arguments) {
-  Json document = {{"entries", Json::array()}};
-  std::vector<std::vector<std::string>> rows = {{"TIME (UTC)", "ACTION", "SUBJECT", "DETAIL"}};
-  v1::ListAuditRequest request;
-  for (int left = arguments.limit; left > 0;) {
-    request.set_page_size(left);
-    const auto page = client.ListAudit(request);
-    if (!page.ok()) return context.Fail(page.status());
-    for (const v1::AuditEntry& entry : page->entries()) {
-      document["entries"].push_back({{"revision", entry.revision()},
-                                     {"time_unix_ms", entry.time_unix_ms()},
-                                     {"action", entry.action()},
-                                     {"subject", entry.subject()},
-                                     {"detail", entry.detail()}});
-      rows.push_back(
-          {TimeText(entry.time_unix_ms()), entry.action(), entry.subject(), entry.detail()});
-    }
-    left -= page->entries_size();
-    if (page->next_page_token().empty()) break;
-    request.set_page_token(page->next_page_token());
-  }
-  context.Print(document, Table(rows));
-  return terminal::kOk;
-}
-
 void AddLimit(CLI::App& verb, RebalanceArguments& arguments) {
   verb.add_option("--limit", arguments.limit, "Lines at most")
       ->check(CLI::Range(1, kMaxLimit))
@@ -261,9 +236,9 @@ void DefineRebalance(CLI::App& verb, Context& context) {
   limits->add_option("--max", arguments->max, "0: as the workflows say")
       ->check(CLI::Range(0, 4096));
   AddActorOptions(*limits, *arguments);
-  AddLimit(*AddManagerVerb(verb, context, "audit",
-                           "What has been changed, by whom and why, newest first", with(RunAudit)),
-           *arguments);
+  DefineAudit(
+      *verb.add_subcommand("audit", "What has been changed, by whom and why: `onepiece audit`"),
+      context);
 }
 
 }  // namespace onepiece::cli

@@ -28,6 +28,7 @@
 #include "onepiece/v1/consensus.pb.h"
 #include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/generation.pb.h"
+#include "onepiece/v1/identity.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 
 namespace onepiece::client {
@@ -175,6 +176,27 @@ class Client {
   /// Errors: INVALID_ARGUMENT (BAD_CONFIG), FAILED_PRECONDITION (BELOW_USE, FEATURE_LEVEL), ABORTED
   /// (STALE_REVISION).
   absl::StatusOr<v1::ApplyConfigResponse> ApplyConfig(v1::ApplyConfigRequest request);
+
+  /// Gives a host its first certificate for a join token. The same request_id gives the same answer
+  /// and uses the token once; an empty one is replaced.
+  ///
+  /// Errors: those of IdentityService, as for the calls below.
+  absl::StatusOr<v1::JoinResponse> Join(v1::JoinRequest request);
+  /// Says whom the cluster takes this process for, and what that one may do.
+  absl::StatusOr<v1::WhoAmIResponse> WhoAmI();
+  absl::StatusOr<v1::RenewResponse> Renew(const v1::RenewRequest& request);
+  /// When an answer was lost, a second token is made, which `ListTokens` shows and nobody knows.
+  absl::StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request);
+  absl::StatusOr<v1::ListTokensResponse> ListTokens();
+  absl::Status RevokeToken(const v1::RevokeTokenRequest& request);
+  absl::StatusOr<v1::ListCertificatesResponse> ListCertificates();
+  absl::Status RevokeCertificate(const v1::RevokeCertificateRequest& request);
+  /// Takes the change to the next CA one step further. When an answer was lost it may be two, each
+  /// only after the nodes have followed.
+  absl::StatusOr<v1::AuthorityStatus> RotateAuthority(const v1::RotateAuthorityRequest& request);
+  absl::StatusOr<v1::AuthorityStatus> GetAuthority();
+  absl::StatusOr<v1::Tenant> SetTenant(const v1::SetTenantRequest& request);
+  absl::StatusOr<v1::ListTenantsResponse> ListTenants();
 
   /// Asks every replica of the NodeManager that is configured, known, or has a seat. The answers
   /// are sorted by name.

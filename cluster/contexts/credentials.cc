@@ -14,7 +14,6 @@
 #include "cluster/identity/token.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/security/credentials.h"
 
 namespace onepiece::contexts {
 
