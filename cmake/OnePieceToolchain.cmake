@@ -56,7 +56,18 @@ if(NOT ONEPIECE_CORE_ONLY)
 endif()
 if(ONEPIECE_WHOLE)
   pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc icu-i18n)
+  # A LibTorch for CUDA asks this machine's GPU for what its kernels shall be compiled for, which fails where there is none.
+  # We have no such kernels, so any answer will do.
+  if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
+    set(TORCH_CUDA_ARCH_LIST 9.0)
+  endif()
   find_package(Torch REQUIRED)
+  # LibTorch's at::parallel_for starts threads only in code that is compiled with OpenMP. LibTorch comes with that of g++;
+  # that of clang does not work beside it, so there such loops run in one thread.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    find_package(OpenMP REQUIRED COMPONENTS CXX)
+    set(ONEPIECE_OPENMP OpenMP::OpenMP_CXX)
+  endif()
   if(ONEPIECE_CUDA)
     find_package(CUDAToolkit QUIET)
   endif()

@@ -58,4 +58,6 @@ void InitLogging(std::string_view node) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+void LogWarning(std::string_view line) { spdlog::warn(line); }
+
 }  // namespace onepiece::base

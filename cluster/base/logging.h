@@ -13,4 +13,8 @@ namespace onepiece::base {
 /// (trace … error, default info). Call once, before other threads start.
 void InitLogging(std::string_view node);
 
+/// Logs `line` like spdlog::warn. For code that includes LibTorch: LibTorch 2 brings headers of
+/// another fmt than spdlog is built with, so the two cannot be included together.
+void LogWarning(std::string_view line);
+
 }  // namespace onepiece::base

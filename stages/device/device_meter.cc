@@ -17,10 +17,7 @@
 namespace onepiece::device {
 namespace {
 
-// The part of NVML's binary interface that is used here (NVIDIA Management Library, API reference).
-// It is declared here so that the build does not need the CUDA toolkit.
-using Device = struct NvmlDevice*;
-using Sample = struct NvmlGpmSample*;
+// Numbers of NVML (NVIDIA Management Library, API reference).
 constexpr int kSuccess = 0;
 constexpr int kNotFound = 6;
 constexpr int kInsufficientSize = 7;
@@ -32,36 +29,8 @@ constexpr int kMaxMetrics = 512;
 constexpr int kMaxSilent = 5;
 constexpr std::size_t kMaxName = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
 constexpr int kCoreSensor = 0;        // NVML_TEMPERATURE_GPU
-
-struct Utilization {
-  unsigned gpu = 0, memory = 0;  // Percent.
-};
-struct Memory {
-  unsigned long long total = 0, free = 0, used = 0;  // Bytes.
-};
-struct ProcessSample {
-  unsigned pid = 0;
-  unsigned long long time_us = 0;
-  unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // Percent.
-};
 // More processes than this do not compute on one device.
 constexpr unsigned kMaxProcesses = 1024;
-struct GpmSupport {
-  unsigned version = kGpmVersion;
-  unsigned supported = 0;
-};
-struct GpmMetric {
-  unsigned id = 0;
-  int result = 0;
-  double value = 0;
-  const char* names[3] = {};
-};
-struct GpmMetrics {
-  unsigned version = kGpmVersion;
-  unsigned count = 0;
-  Sample before = nullptr, after = nullptr;
-  GpmMetric metrics[kMaxMetrics];
-};
 
 struct Closer {
   void operator()(void* library) const { dlclose(library); }
@@ -70,6 +39,44 @@ struct Closer {
 }  // namespace
 
 class DeviceMeter::Session {
+  // The part of NVML's binary interface that is used here. It is declared here so that the build
+  // does not need the CUDA toolkit. It is not in an anonymous namespace, because g++ 13 crashes in
+  // a unity build on a member that points to a function of such types.
+  using Device = struct NvmlDevice*;
+  using Sample = struct NvmlGpmSample*;
+  struct Utilization {
+    unsigned gpu = 0, memory = 0;  // Percent.
+  };
+  struct Memory {
+    unsigned long long total = 0, free = 0, used = 0;  // Bytes.
+  };
+  // The newer form, which does not count what the driver keeps for itself as used.
+  struct MemoryV2 {
+    unsigned version = sizeof(MemoryV2) | (2U << 24);
+    unsigned long long total = 0, reserved = 0, free = 0, used = 0;  // Bytes.
+  };
+  struct ProcessSample {
+    unsigned pid = 0;
+    unsigned long long time_us = 0;
+    unsigned sm = 0, memory = 0, encoder = 0, decoder = 0;  // Percent.
+  };
+  struct GpmSupport {
+    unsigned version = kGpmVersion;
+    unsigned supported = 0;
+  };
+  struct GpmMetric {
+    unsigned id = 0;
+    int result = 0;
+    double value = 0;
+    const char* names[3] = {};
+  };
+  struct GpmMetrics {
+    unsigned version = kGpmVersion;
+    unsigned count = 0;
+    Sample before = nullptr, after = nullptr;
+    GpmMetric metrics[kMaxMetrics];
+  };
+
  public:
   // Returns null when something is missing, and sets `why`.
   static std::unique_ptr<Session> Open(const std::string& pci_bus_id, const std::string& library,
@@ -122,10 +129,7 @@ class DeviceMeter::Session {
       reading.kernel_active = std::min(rates.gpu, 100U) / 100.0;
       reading.memory_active = std::min(rates.memory, 100U) / 100.0;
     }
-    if (Memory memory; memory_ != nullptr && memory_(device_, &memory) == kSuccess) {
-      reading.memory_used_bytes = static_cast<std::int64_t>(memory.used);
-      reading.memory_bytes = static_cast<std::int64_t>(memory.total);
-    }
+    AddMemory(reading);
     reading.power_w = Watts(power_);
     reading.power_limit_w = Watts(power_limit_);
     if (unsigned degrees = 0;
@@ -153,9 +157,20 @@ class DeviceMeter::Session {
     if (Find("nvmlDeviceGetName", name) && name(device_, text.data(), kMaxName) == kSuccess)
       product_.assign(text.data(), strnlen(text.data(), kMaxName));
     (void)Find("nvmlDeviceGetMemoryInfo", memory_);
+    (void)Find("nvmlDeviceGetMemoryInfo_v2", memory_v2_);
     (void)Find("nvmlDeviceGetPowerUsage", power_);
     (void)Find("nvmlDeviceGetEnforcedPowerLimit", power_limit_);
     (void)Find("nvmlDeviceGetTemperature", temperature_);
+  }
+
+  void AddMemory(DeviceReading& reading) const {
+    if (MemoryV2 memory; memory_v2_ != nullptr && memory_v2_(device_, &memory) == kSuccess) {
+      reading.memory_used_bytes = static_cast<std::int64_t>(memory.used);
+      reading.memory_bytes = static_cast<std::int64_t>(memory.total);
+    } else if (Memory old; memory_ != nullptr && memory_(device_, &old) == kSuccess) {
+      reading.memory_used_bytes = static_cast<std::int64_t>(old.used);
+      reading.memory_bytes = static_cast<std::int64_t>(old.total);
+    }
   }
 
   std::optional<double> Watts(int (*milliwatts_of)(Device, unsigned*)) const {
@@ -253,6 +268,7 @@ class DeviceMeter::Session {
   int (*rates_)(Device, Utilization*) = nullptr;
   // Null when the library does not have the function.
   int (*memory_)(Device, Memory*) = nullptr;
+  int (*memory_v2_)(Device, MemoryV2*) = nullptr;
   int (*power_)(Device, unsigned*) = nullptr;
   int (*power_limit_)(Device, unsigned*) = nullptr;
   int (*temperature_)(Device, int, unsigned*) = nullptr;

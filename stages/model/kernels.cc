@@ -8,6 +8,10 @@
 
 #include "stages/model/layers.h"
 
+#if defined(__GNUC__) && !defined(__clang__) && !defined(_OPENMP)
+#error "without -fopenmp, at::parallel_for runs in one thread"
+#endif
+
 namespace onepiece::model {
 namespace {
 

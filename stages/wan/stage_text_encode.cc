@@ -3,8 +3,8 @@
 #include <span>
 
 #include "cluster/base/check.h"
+#include "cluster/base/logging.h"
 #include "cluster/base/status.h"
-#include "spdlog/spdlog.h"
 #include "stages/model/component_store.h"
 #include "stages/model/conditioning_cache.h"
 #include "stages/model/content_hash.h"
@@ -148,8 +148,8 @@ class TextEncodeStage final : public sdk::Stage {
     auto ids = PromptIds(loaded_->tokenizer, text, kMaxSequenceLength + 1);
     if (!ids.ok()) return base::Annotate(ids.status(), parameter);
     if (ids->size() > kMaxSequenceLength) {
-      spdlog::warn("uid={} stage=text_encode {}: cut to the model's {} tokens",
-                   context.uid().ToString(), parameter, kMaxSequenceLength);
+      base::LogWarning("uid=" + context.uid().ToString() + " stage=text_encode " + parameter +
+                       ": cut to the model's " + std::to_string(kMaxSequenceLength) + " tokens");
       ONEPIECE_ASSIGN_OR_RETURN(*ids, PromptIds(loaded_->tokenizer, text));
     }
     // The key is made of tokens, so that texts which clean to the same ones share an entry.

@@ -309,17 +309,23 @@ model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t heigh
   // A third of a head's pairs (rounded down) rotates with the row, a third with the column, and the
   // rest with the frame.
   const std::int64_t spatial = config_.head_dim / 6, temporal = config_.head_dim / 2 - 2 * spatial;
-  const auto spread = [&](const at::Tensor& angles, std::int64_t axis) {
-    std::vector<std::int64_t> shape = {1, 1, 1, angles.size(1)};
-    shape[static_cast<std::size_t>(axis)] = angles.size(0);
-    return angles.view(shape).expand({frames, height, width, angles.size(1)});
+  // Only the values of each axis are computed here, in F64, and then spread on the device. Those of
+  // every token would take the processor longer than a GPU takes for several layers.
+  const auto table = [&](at::Tensor (*wave)(const at::Tensor&)) {
+    const auto spread = [&](std::int64_t count, std::int64_t pairs, std::size_t axis) {
+      std::vector<std::int64_t> shape = {1, 1, 1, pairs};
+      shape[axis] = count;
+      return wave(Angles(count, pairs))
+          .to(device_, at::kFloat)
+          .view(shape)
+          .expand({frames, height, width, pairs});
+    };
+    return at::cat(
+               {spread(frames, temporal, 0), spread(height, spatial, 1), spread(width, spatial, 2)},
+               -1)
+        .reshape({frames * height * width, config_.head_dim / 2});
   };
-  const at::Tensor angles =
-      at::cat({spread(Angles(frames, temporal), 0), spread(Angles(height, spatial), 1),
-               spread(Angles(width, spatial), 2)},
-              -1)
-          .reshape({frames * height * width, config_.head_dim / 2});
-  return {at::cos(angles).to(device_, at::kFloat), at::sin(angles).to(device_, at::kFloat)};
+  return {table(at::cos), table(at::sin)};
 }
 
 at::Tensor WanTransformer::TimeEmbedding(double timestep) const {

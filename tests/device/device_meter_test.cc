@@ -79,6 +79,11 @@ class DeviceMeterTest : public QObject {
     QCOMPARE(reading.power_w.value(), 312.5);
     QCOMPARE(reading.power_limit_w.value(), 700.0);
     QCOMPARE(reading.temperature_c.value(), 61.0);
+    // What the driver keeps for itself is not used, except that an older library cannot tell.
+    numbers_->reserved_bytes = 1ULL << 30;
+    QCOMPARE(meter.Read().memory_used_bytes.value(), std::int64_t{3} << 30);
+    numbers_->has_memory_v2 = false;
+    QCOMPARE(meter.Read().memory_used_bytes.value(), std::int64_t{4} << 30);
     // An unsupported number is absent, not zero.
     numbers_->result = 3;  // NVML_ERROR_NOT_SUPPORTED
     reading = meter.Read();

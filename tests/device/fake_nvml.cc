@@ -24,6 +24,10 @@ struct ProcessSample {
   unsigned long long time_us;
   unsigned sm, memory, encoder, decoder;
 };
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
 
 int the_device;
 
@@ -50,8 +54,19 @@ int nvmlDeviceGetName(void*, char* name, unsigned length) {
 }
 int nvmlDeviceGetMemoryInfo(void*, unsigned long long* memory) {
   memory[0] = numbers.total_bytes;
-  memory[1] = numbers.total_bytes - numbers.used_bytes;
-  memory[2] = numbers.used_bytes;
+  memory[1] = numbers.total_bytes - numbers.used_bytes - numbers.reserved_bytes;
+  memory[2] = numbers.used_bytes + numbers.reserved_bytes;
+  return numbers.result;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void*, MemoryV2* memory) {
+  constexpr unsigned kVersion = 0x02000028;    // nvmlMemory_v2 of the API reference.
+  if (!numbers.has_memory_v2) return 13;       // NVML_ERROR_FUNCTION_NOT_FOUND
+  if (memory->version != kVersion) return 25;  // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+  memory->total = numbers.total_bytes;
+  memory->reserved = numbers.reserved_bytes;
+  memory->free = numbers.total_bytes - numbers.used_bytes - numbers.reserved_bytes;
+  memory->used = numbers.used_bytes;
   return numbers.result;
 }
 int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {

@@ -18,6 +18,8 @@ struct FakeNvmlNumbers {
   int samples = 0;
   unsigned memory_percent = 0;
   unsigned long long total_bytes = 0, used_bytes = 0;
+  unsigned long long reserved_bytes = 0;  // By the driver; part of used_bytes in the old form.
+  bool has_memory_v2 = true;
   unsigned power_mw = 0, power_limit_mw = 0, celsius = 0;
   FakeProcessSample process_samples[100];
   unsigned process_samples_count = 0;

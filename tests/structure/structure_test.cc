@@ -229,6 +229,19 @@ class StructureTest : public QObject {
     QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
   }
 
+  // LibTorch 2 brings headers of another fmt than spdlog is built with. base::LogWarning is for
+  // these folders.
+  void Spdlog_IsNotIncludedBesideLibTorch() {
+    QStringList broken;
+    for (const Source& source : sources_) {
+      if (!VendorDoors()["ATen/"].contains(source.folder)) continue;
+      for (const QString& line : source.lines) {
+        if (IncludeLine().match(line).captured(1).startsWith("spdlog/")) broken << source.path;
+      }
+    }
+    QVERIFY2(broken.isEmpty(), qPrintable(broken.join('\n')));
+  }
+
   void PrivateHeaders_StayInTheirFolder() {
     const QDir top(ONEPIECE_SOURCE_DIR);
     QVERIFY(ReadHeaderSets(top).public_headers.size() > 50);

@@ -1,5 +1,7 @@
 // Tests the transformer under autograd: it gives the same numbers as in inference, and its
 // gradients are slopes.
+#include <c10/core/GradMode.h>
+
 #include <QtTest>
 #include <cmath>
 #include <map>
@@ -55,7 +57,7 @@ class GradientTest : public QObject {
     const TrainedModel m(model.toStdString());
     const at::Tensor recorded = m.Predict();
     QVERIFY(recorded.requires_grad());
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     const at::Tensor plain = m.Predict();
     QVERIFY(!plain.requires_grad());
     const double error = ((recorded - plain).norm() / plain.norm()).item<double>();
@@ -73,7 +75,7 @@ class GradientTest : public QObject {
       QVERIFY2(std::isfinite(length), name.c_str());
       if (length < 1e-4) continue;  // The slope is too flat for differences in F32.
       // Along the gradient the loss changes by the gradient's length.
-      const at::NoGradGuard guard;
+      const c10::NoGradGuard guard;
       const at::Tensor kept = weight.clone();
       const double step = 3e-4 / length;
       const auto loss_at = [&, &weight = weight](double by) {
