@@ -95,12 +95,12 @@ absl::StatusOr<identity::Certificate> MakeAdmin(const identity::Authority& autho
                                                 const InitFolders& folders, base::WallTime now) {
   const identity::PrivateKey key = identity::PrivateKey::Generate();
   const identity::PrincipalSubject subject{.cluster = arguments.cluster,
-                                           .name = contexts::kAdminName,
-                                           .tenant = rpc::kDefaultTenant,
+                                           .name = identity::kAdminName,
+                                           .tenant = identity::kDefaultTenant,
                                            .scopes = {identity::Scope::kAdmin}};
   ONEPIECE_ASSIGN_OR_RETURN(identity::Certificate certificate,
                             authority.Issue(identity::SigningRequest::Make(key), subject, now));
-  ONEPIECE_RETURN_IF_ERROR(identity::SaveIdentity(folders.admin, contexts::kAdminName, key,
+  ONEPIECE_RETURN_IF_ERROR(identity::SaveIdentity(folders.admin, identity::kAdminName, key,
                                                   certificate,
                                                   identity::TrustBundle(authority.certificate())));
   return certificate;
@@ -172,7 +172,7 @@ int RunInit(const Context& context, const InitArguments& arguments) {
   const std::string use =
       absl::StrCat("onepiece context add ", arguments.cluster, " --nodemanager ", address,
                    " --identity ", identity::ShellWord(folders.admin));
-  const identity::IdentityFiles files = identity::FilesOf(folders.admin, contexts::kAdminName);
+  const identity::IdentityFiles files = identity::FilesOf(folders.admin, identity::kAdminName);
   context.Print(
       {{"cluster", arguments.cluster},
        {"config", folders.config},

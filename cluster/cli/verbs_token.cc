@@ -31,7 +31,7 @@ absl::StatusOr<v1::CreateTokenRequest> BearerRequest(const TokenArguments& argum
   v1::CreateTokenRequest request;
   v1::BearerToken& bearer = *request.mutable_bearer();
   bearer.set_name(arguments.name);
-  bearer.set_tenant(arguments.tenant.empty() ? rpc::kDefaultTenant : arguments.tenant);
+  bearer.set_tenant(arguments.tenant.empty() ? identity::kDefaultTenant : arguments.tenant);
   bearer.set_scopes(identity::FormatScopes(scopes));
   bearer.set_app_id(arguments.app);
   if (!arguments.quota.empty()) {

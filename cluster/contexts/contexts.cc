@@ -226,7 +226,7 @@ std::string Contexts::ToYaml() const {
       absl::StrAppend(&text, "      - ", config::YamlScalar(address), "\n");
     const Credentials& credentials = context.credentials;
     absl::StrAppend(&text, TextLine("identity", credentials.folder),
-                    credentials.folder.empty() || credentials.name == kAdminName
+                    credentials.folder.empty() || credentials.name == identity::kAdminName
                         ? ""
                         : TextLine("identity_name", credentials.name),
                     TextLine("ca", credentials.authorities),

@@ -34,8 +34,8 @@ absl::StatusOr<Credentials> FindIdentity(const std::string& folder) {
     if (path.extension() != ".pem" || path.stem() == identity::kAuthorityName) continue;
     names.push_back(path.stem().string());
   }
-  if (std::ranges::find(names, kAdminName) != names.end())
-    return Credentials{.folder = folder, .name = kAdminName};
+  if (std::ranges::find(names, identity::kAdminName) != names.end())
+    return Credentials{.folder = folder, .name = identity::kAdminName};
   if (names.size() == 1) return Credentials{.folder = folder, .name = names.front()};
   std::ranges::sort(names);
   if (names.empty()) {

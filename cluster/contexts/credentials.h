@@ -5,19 +5,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/identity/identity_folder.h"
 
 namespace onepiece::contexts {
-
-/// The base name of the files that `onepiece up` and `onepiece init` write for who runs the
-/// cluster.
-inline constexpr char kAdminName[] = "admin";
 
 /// Where the credentials are: an identity (cluster/identity/identity_folder.h), or the CAs and a
 /// token. Paths, never the secrets themselves. A value.
 struct Credentials {
   /// The folder of an identity. Empty: there is a token instead.
   std::string folder;
-  std::string name = kAdminName;  ///< Of the identity's files: NAME.key, NAME.pem.
+  std::string name = identity::kAdminName;  ///< Of the identity's files: NAME.key, NAME.pem.
   /// The CAs whose servers are believed (PEM), and the file that has the token.
   std::string authorities, token_file;
 

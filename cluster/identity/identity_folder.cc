@@ -2,10 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <set>
-
-#include "absl/strings/str_join.h"
 #include "cluster/base/status.h"
 #include "cluster/identity/secret_files.h"
 
@@ -115,28 +111,6 @@ absl::Status SaveAuthority(const std::string& folder, const Authority& authority
 absl::Status SaveAuthorityKey(const std::string& folder, const Authority& authority) {
   ONEPIECE_RETURN_IF_ERROR(EnsureSecretFolder(folder));
   return WriteSecretFile(FilesOf(folder, kAuthorityName).key, authority.key().ToPem());
-}
-
-absl::StatusOr<std::string> NameIn(const std::string& folder) {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::filesystem::path& path = entry.path();
-    const std::string name = path.stem().string();
-    if (path.extension() == ".key" && name != kAuthorityName &&
-        IsThere(FilesOf(folder, name).certificate)) {
-      names.insert(name);
-    }
-  }
-  if (names.contains(kAdminName)) return std::string(kAdminName);
-  if (names.size() == 1) return *names.begin();
-  if (names.empty()) {
-    return base::MakeError(absl::StatusCode::kNotFound, "NO_IDENTITY",
-                           "no NAME.key with a NAME.pem in " + folder);
-  }
-  return base::MakeError(
-      absl::StatusCode::kInvalidArgument, "SEVERAL_IDENTITIES",
-      folder + " has several identities: " + absl::StrJoin(names, ", ") + "; give each a folder");
 }
 
 }  // namespace onepiece::identity

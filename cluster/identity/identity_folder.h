@@ -82,12 +82,6 @@ absl::Status SaveAuthority(const std::string& folder, const Authority& authority
 /// Errors: those of EnsureSecretFolder() and WriteSecretFile().
 absl::Status SaveAuthorityKey(const std::string& folder, const Authority& authority);
 
-/// The name of the identity in a folder: of the only certificate with a key there, a CA's left out.
-/// Of several it is "admin", if that is one of them.
-///
-/// Errors: NOT_FOUND (NO_IDENTITY), INVALID_ARGUMENT (SEVERAL_IDENTITIES, which lists them).
-absl::StatusOr<std::string> NameIn(const std::string& folder);
-
 /// Reads what a file of an identity holds, with the file's name before each error's message.
 ///
 /// Errors: those of ReadSecretFile() and of FromPem().

@@ -3,12 +3,11 @@
 #include <filesystem>
 
 #include "cluster/base/status.h"
+#include "cluster/contexts/credentials.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/identity_folder.h"
 #include "cluster/identity/signing_request.h"
-#include "cluster/rpc/caller.h"
 #include "cluster/rpc/channel.h"
-#include "cluster/rpc/tls.h"
 
 namespace onepiece::local {
 namespace {
@@ -99,12 +98,8 @@ absl::Status ShowIdentity(const std::string& folder) {
     rpc::UseCredentials(nullptr);
     return absl::OkStatus();
   }
-  ONEPIECE_ASSIGN_OR_RETURN(const std::string name, identity::NameIn(folder));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      auto credentials, rpc::MakeChannelCredentials({.folder = folder, .name = name, .roles = {}},
-                                                    base::SystemClock()));
-  rpc::UseCredentials(std::move(credentials));
-  return absl::OkStatus();
+  ONEPIECE_ASSIGN_OR_RETURN(const contexts::Credentials own, contexts::FindIdentity(folder));
+  return contexts::Present(own);
 }
 
 }  // namespace onepiece::local

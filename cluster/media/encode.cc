@@ -4,6 +4,10 @@
 #include "cluster/base/status.h"
 #include "cluster/media/av.h"
 
+extern "C" {
+#include <libavutil/crc.h>
+}
+
 namespace onepiece::media {
 namespace {
 
@@ -64,12 +68,35 @@ int CloseAfterReading(AVFormatContext*, AVIOContext* io) {
   return 0;
 }
 
+void AppendBigEndian(std::string& bytes, std::uint32_t value) {
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(value >> shift);
+}
+
+/// Puts a tEXt chunk behind the header of a png (PNG specification, 11.3.4.3). libav's encoder
+/// writes none.
+std::string WithComment(std::string_view png, const std::string& comment) {
+  constexpr std::size_t kHeaderBytes = 8 + 4 + 4 + 13 + 4;  // Signature, and the chunk IHDR.
+  std::string chunk("tEXtComment");
+  chunk += '\0';
+  chunk += comment;
+  const std::uint32_t crc =
+      av_crc(av_crc_get_table(AV_CRC_32_IEEE_LE), UINT32_MAX,
+             reinterpret_cast<const std::uint8_t*>(chunk.data()), chunk.size()) ^
+      UINT32_MAX;
+  std::string file(png.substr(0, kHeaderBytes));
+  AppendBigEndian(file, static_cast<std::uint32_t>(chunk.size() - 4));
+  file += chunk;
+  AppendBigEndian(file, crc);
+  file += png.substr(kHeaderBytes);
+  return file;
+}
+
 /// Writes one mp4.
 class Mp4Writer {
  public:
-  absl::Status Open(int width, int height, int fps) {
+  absl::Status Open(int width, int height, int fps, const std::string& comment) {
     ONEPIECE_RETURN_IF_ERROR(OpenEncoder(width, height, fps));
-    return OpenMuxer();
+    return OpenMuxer(comment);
   }
 
   /// Encodes a frame whose rows are `stride` bytes apart.
@@ -127,7 +154,7 @@ class Mp4Writer {
     return absl::OkStatus();
   }
 
-  absl::Status OpenMuxer() {
+  absl::Status OpenMuxer(const std::string& comment) {
     AVFormatContext* muxer = nullptr;
     if (const int code = avformat_alloc_output_context2(&muxer, nullptr, "mp4", nullptr);
         code < 0) {
@@ -148,6 +175,7 @@ class Mp4Writer {
         code < 0) {
       return AvError(code, "mp4");
     }
+    if (!comment.empty()) av_dict_set(&muxer_->metadata, "comment", comment.c_str(), 0);
     AVDictionary* options = nullptr;
     av_dict_set(&options, "movflags", "+faststart", 0);
     const int code = avformat_write_header(muxer_.get(), &options);
@@ -187,22 +215,24 @@ class Mp4Writer {
 
 }  // namespace
 
-absl::StatusOr<std::string> EncodeMp4(const FramesView& frames, int fps) {
+absl::StatusOr<std::string> EncodeMp4(const FramesView& frames, int fps,
+                                      const std::string& comment) {
   ONEPIECE_RETURN_IF_ERROR(CheckFrames(frames));
   if (fps < 1 || fps > kMaxFps) {
     return BadFrames("fps is " + std::to_string(fps) + ", not 1 to " + std::to_string(kMaxFps));
   }
   QuietAv();
   Mp4Writer writer;
-  ONEPIECE_RETURN_IF_ERROR(
-      writer.Open(static_cast<int>(frames.width & ~1), static_cast<int>(frames.height & ~1), fps));
+  ONEPIECE_RETURN_IF_ERROR(writer.Open(static_cast<int>(frames.width & ~1),
+                                       static_cast<int>(frames.height & ~1), fps, comment));
   for (std::int64_t i = 0; i < frames.count; ++i) {
     ONEPIECE_RETURN_IF_ERROR(writer.Add(FrameBytes(frames, i), static_cast<int>(frames.width * 3)));
   }
   return writer.Finish();
 }
 
-absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t index) {
+absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t index,
+                                      const std::string& comment) {
   ONEPIECE_RETURN_IF_ERROR(CheckFrames(frames));
   if (index < 0 || index >= frames.count) {
     return base::MakeError(absl::StatusCode::kOutOfRange, "BAD_FRAMES",
@@ -236,8 +266,9 @@ absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t ind
     return AvError(code, "png");
   if (const int code = avcodec_receive_packet(codec.get(), packet.get()); code < 0)
     return AvError(code, "png");
-  return std::string(reinterpret_cast<const char*>(packet->data),
-                     static_cast<std::size_t>(packet->size));
+  std::string file(reinterpret_cast<const char*>(packet->data),
+                   static_cast<std::size_t>(packet->size));
+  return comment.empty() ? file : WithComment(file, comment);
 }
 
 }  // namespace onepiece::media

@@ -42,16 +42,20 @@ inline constexpr std::int64_t kMinSide = 16, kMaxSide = 8192;
 inline constexpr std::int64_t kMaxFrames = 4096;
 
 /// Encodes frames as H.264 in an mp4 that plays everywhere: yuv420p, BT.709, no B-frames, the index
-/// before the data. 4:2:0 needs even sides, so an odd last row or column is left out.
+/// before the data. 4:2:0 needs even sides, so an odd last row or column is left out. `comment` is
+/// kept in the file's metadata, unless it is empty.
 ///
 /// Errors: INVALID_ARGUMENT (sizes or fps out of bounds, or they do not fit the bytes),
 /// RESOURCE_EXHAUSTED (memory), INTERNAL (libav's text), UNIMPLEMENTED (this libav has no encoder).
-absl::StatusOr<std::string> EncodeMp4(const FramesView& frames, int fps = kDefaultFps);
+absl::StatusOr<std::string> EncodeMp4(const FramesView& frames, int fps = kDefaultFps,
+                                      const std::string& comment = "");
 
-/// Encodes frame `index` as png, which is lossless. Sides may be odd.
+/// Encodes frame `index` as png, which is lossless. Sides may be odd. `comment`, which is Latin-1,
+/// becomes a text chunk "Comment", unless it is empty.
 ///
 /// Errors: those of EncodeMp4, OUT_OF_RANGE (there is no such frame).
-absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t index);
+absl::StatusOr<std::string> EncodePng(const FramesView& frames, std::int64_t index,
+                                      const std::string& comment = "");
 
 /// Decodes the frames of the video stream of `file` (mp4 or png), in display order.
 ///

@@ -15,7 +15,7 @@ class MediaEncodeStage final : public sdk::Stage {
             .description = "frames to video (mp4), or to frame_0000, frame_0001, ... (png)",
             .inputs = {"frames"},
             .outputs = {"frames_sha256"},  // And the files that `media` asks for.
-            .parameters = {"media", "fps"}};
+            .parameters = {"media", "fps", "seed", "provenance"}};
   }
 
   absl::Status Load(const sdk::LoadOptions&) override { return absl::OkStatus(); }
@@ -33,8 +33,9 @@ class MediaEncodeStage final : public sdk::Stage {
     }
     const media::FramesView view{frames.data.bytes(), frames.shape[0], frames.shape[1],
                                  frames.shape[2]};
-    ONEPIECE_ASSIGN_OR_RETURN(auto outputs,
-                              model::EncodeFrames(view, "media", format, static_cast<int>(fps)));
+    ONEPIECE_ASSIGN_OR_RETURN(const std::string provenance, model::Provenance(context, ""));
+    ONEPIECE_ASSIGN_OR_RETURN(auto outputs, model::EncodeFrames(view, "media", format,
+                                                                static_cast<int>(fps), provenance));
     ONEPIECE_RETURN_IF_ERROR(context.Progress(1, 1));
     return outputs;
   }

@@ -27,7 +27,7 @@ class VaeDecodeStage final : public sdk::Stage {
                 "latents to video (mp4), to frame_0000, frame_0001, ... (png), or to frames (raw)",
             .inputs = {"latents"},
             .outputs = {"frames_sha256"},  // And the files that `format` asks for.
-            .parameters = {"format", "fps", "vae_tiling"}};
+            .parameters = {"format", "fps", "vae_tiling", "seed", "provenance"}};
   }
 
   absl::Status Load(const sdk::LoadOptions& options) override {
@@ -35,7 +35,7 @@ class VaeDecodeStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
       ONEPIECE_ASSIGN_OR_RETURN(auto vae, model::ComponentStore::OfProcess().Get<WanVae>(
                                               options.model_dir + "/vae", device));
-      loaded_.emplace(Loaded{std::move(vae.value), device, options.threads});
+      loaded_.emplace(Loaded{std::move(vae.value), device, options.threads, options.model_dir});
       return absl::OkStatus();
     });
   }
@@ -62,7 +62,10 @@ class VaeDecodeStage final : public sdk::Stage {
       };
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames,
                                 DecodeFrames(*loaded_->vae, latents, progress, tiling));
-      ONEPIECE_ASSIGN_OR_RETURN(auto outputs, Outputs(frames, format, static_cast<int>(fps)));
+      ONEPIECE_ASSIGN_OR_RETURN(const std::string provenance,
+                                model::Provenance(context, loaded_->model_dir));
+      ONEPIECE_ASSIGN_OR_RETURN(auto outputs,
+                                Outputs(frames, format, static_cast<int>(fps), provenance));
       ONEPIECE_RETURN_IF_ERROR(context.Progress(steps, steps));
       return outputs;
     });
@@ -76,6 +79,7 @@ class VaeDecodeStage final : public sdk::Stage {
     std::shared_ptr<const WanVae> vae;
     at::Device device;
     int threads;
+    std::string model_dir;
   };
 
   absl::StatusOr<at::Tensor> Latents(const std::vector<sdk::Artifact>& inputs) const {
@@ -92,11 +96,12 @@ class VaeDecodeStage final : public sdk::Stage {
   }
 
   static absl::StatusOr<std::vector<sdk::Artifact>> Outputs(const at::Tensor& frames,
-                                                            const std::string& format, int fps) {
+                                                            const std::string& format, int fps,
+                                                            const std::string& provenance) {
     const std::span<const std::byte> rgb(static_cast<const std::byte*>(frames.data_ptr()),
                                          static_cast<std::size_t>(frames.numel()));
     const media::FramesView view{rgb, frames.size(0), frames.size(1), frames.size(2)};
-    if (format != "raw") return model::EncodeFrames(view, "format", format, fps);
+    if (format != "raw") return model::EncodeFrames(view, "format", format, fps, provenance);
     ONEPIECE_ASSIGN_OR_RETURN(sdk::Artifact raw, tensor::ToArtifact("frames", frames));
     return std::vector<sdk::Artifact>{std::move(raw), model::FramesChecksum(view)};
   }
