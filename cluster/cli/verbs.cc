@@ -77,6 +77,8 @@ constexpr Verb kVerbs[] = {
      "onepiece-bench-database database",
      "It is built with the tests (-DONEPIECE_TESTS=ON) where the packages libhiredis-dev and "
      "libmemcached-dev are"},
+    {"bench security", "What identity costs: a secure cluster beside an insecure one", nullptr,
+     "onepiece-bench-security security", kWithTests},
     {"bench wan", "The Wan components beside a straight port and Python torch", nullptr,
      "onepiece-bench-wan wan", kWithTests},
     {"completion", "Print a script that completes verbs and options in a shell", DefineCompletion},

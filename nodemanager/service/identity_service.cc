@@ -360,7 +360,7 @@ absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateBearerToken(
     const grpc::ServerContext& context, const v1::CreateTokenRequest& request) {
   const base::WallTime now = controller_.clock().WallNow();
   v1::BearerToken token = request.bearer();
-  if (token.tenant().empty()) token.set_tenant(rpc::kDefaultTenant);
+  if (token.tenant().empty()) token.set_tenant(identity::kDefaultTenant);
   ONEPIECE_RETURN_IF_ERROR(CheckLength("app_id", token.app_id()));
   ONEPIECE_ASSIGN_OR_RETURN(const identity::ScopeSet scopes, identity::ParseScopes(token.scopes()));
   ONEPIECE_RETURN_IF_ERROR(
