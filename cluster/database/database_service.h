@@ -45,8 +45,8 @@ class DatabaseService final
                   bool read_only = false, std::size_t watches = kWatchPlaces);
   /// Sets the function that adds to GetDatabase's answer. Call it before the first call arrives.
   void OnDescribe(std::function<void(v1::Database&)> describe) { describe_ = std::move(describe); }
-  /// `door` says who calls, and outlives the last call. Nodes then speak for themselves alone. Null,
-  /// and at first: the database is insecure. Call it before the first call arrives.
+  /// `door` says who calls, and outlives the last call. Nodes then speak for themselves alone.
+  /// Null, and at first: the database is insecure. Call it before the first call arrives.
   void SetDoor(const rpc::Door* door) { door_ = door; }
   /// Begins to answer. The store must hold what earlier runs left on disk.
   void Open() { open_ = true; }

@@ -196,9 +196,12 @@ absl::StatusOr<v1::OpenSegmentResponse> ValueAccess::OpenSegment(
     const v1::OpenSegmentRequest& request) {
   ONEPIECE_RETURN_IF_ERROR(CheckNode(request.node_id(), "node_id"));
   ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
-  auto region = request.segment() == 0
-                    ? index_->Enroll(request.node_id(), offer)
-                    : slabs_->Enroll(request.segment(), request.node_id(), offer);
+  // Whoever has reserved room in a segment writes there, everybody else reads.
+  const bool writes = reservations_.Writes(request.node_id(), request.segment());
+  auto region = request.segment() == 0 ? index_->Enroll(request.node_id(), offer)
+                                       : slabs_->Enroll(request.segment(), request.node_id(), offer,
+                                                        writes ? fabric::Rights::kReadWrite
+                                                               : fabric::Rights::kReadOnly);
   if (!region.ok()) return region.status();
   v1::OpenSegmentResponse response;
   response.set_region(region->Serialize());

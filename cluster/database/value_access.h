@@ -73,7 +73,7 @@ class ValueAccess {
   /// The index keeps its size.
   void SetBudget(std::int64_t bytes);
 
-  /// Grants a peer access to a segment.
+  /// Grants a peer access to a segment: to write while it has a reservation there, else to read.
   ///
   /// Errors: INVALID_ARGUMENT (BAD_NODE, MALFORMED_OFFER), those of Slabs::Admit.
   absl::StatusOr<v1::OpenSegmentResponse> OpenSegment(const v1::OpenSegmentRequest& request);

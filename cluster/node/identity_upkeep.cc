@@ -118,10 +118,9 @@ IdentityUpkeep::IdentityUpkeep(rpc::Door& door, std::string folder, IdentityCall
                    "Time until the node's certificate ends; below 0: it has ended")
             .Set(expires_ ? base::ToSeconds(*expires_ - clock_.WallNow())
                           : std::numeric_limits<double>::quiet_NaN());
-        telemetry::RaiseTo(
-            shown.Counter("onepiece_identity_failures_total",
-                          "Attempts to keep the node's identity fresh that failed"),
-            static_cast<double>(failures_));
+        telemetry::RaiseTo(shown.Counter("onepiece_identity_failures_total",
+                                         "Attempts to keep the node's identity fresh that failed"),
+                           static_cast<double>(failures_));
       }) {
   if (folder_.empty()) return;
   // The first report says who signed it.

@@ -270,8 +270,7 @@ grpc::Status RingInbox::RenewValue(grpc::ServerContext* context,
                                    v1::RenewValueResponse* response) {
   const absl::Status meant = CheckIncarnation(request->consumer_incarnation());
   if (!meant.ok() || values_ == nullptr) return rpc::ToGrpc(meant);
-  const absl::Status own =
-      CheckReservation(rpc::CallerOf(door_, *context), request->reservation());
+  const absl::Status own = CheckReservation(rpc::CallerOf(door_, *context), request->reservation());
   if (!own.ok()) return rpc::ToGrpc(own);
   absl::StatusOr<v1::RenewValueResponse> renewed = values_->Renew(*request);
   if (renewed.ok()) *response = *std::move(renewed);

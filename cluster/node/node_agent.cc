@@ -174,12 +174,11 @@ NodeAgent::Impl::Impl(NodeAgentOptions options, ClusterView& view, base::Clock& 
       clock_(clock),
       replicas_(options_.nodemanagers),
       followed_set_(options_.workflow_set),
-      identity_(options_.door == nullptr
-                    ? nullptr
-                    : std::make_unique<IdentityUpkeep>(
-                          *options_.door, options_.identity,
-                          IdentityCallsTo(replicas_, options_.call_timeout), options_.metrics,
-                          clock)),
+      identity_(options_.door == nullptr ? nullptr
+                                         : std::make_unique<IdentityUpkeep>(
+                                               *options_.door, options_.identity,
+                                               IdentityCallsTo(replicas_, options_.call_timeout),
+                                               options_.metrics, clock)),
       scrape_(options_.metrics, [this](telemetry::Metrics& metrics) {
         const std::optional<base::Duration> skew = clock_skew();
         metrics

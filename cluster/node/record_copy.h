@@ -21,7 +21,8 @@ class RecordCopy {
  public:
   using Done = std::function<void(const absl::Status&)>;
 
-  /// `cluster_id` is the sender's. `done` is called once, with how the call ended. It must not block.
+  /// `cluster_id` is the sender's. `done` is called once, with how the call ended. It must not
+  /// block.
   RecordCopy(std::shared_ptr<v1::DatabaseService::Stub> stub, const v1::JobRecord& record,
              const std::string& cluster_id, base::Duration limit, Done done);
   ~RecordCopy();

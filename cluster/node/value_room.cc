@@ -67,8 +67,9 @@ std::optional<absl::StatusOr<v1::ReserveValueResponse>> ValueRoom::FindReserved(
 absl::StatusOr<v1::ReserveValueResponse> ValueRoom::LetIn(const v1::ReserveValueRequest& request,
                                                           const values::Place& place) {
   ONEPIECE_ASSIGN_OR_RETURN(const fabric::Offer offer, fabric::Offer::Parse(request.offer()));
-  ONEPIECE_ASSIGN_OR_RETURN(const fabric::RemoteRegion region,
-                            slabs_->Enroll(place.segment, request.node_id(), offer));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const fabric::RemoteRegion region,
+      slabs_->Enroll(place.segment, request.node_id(), offer, fabric::Rights::kReadWrite));
   v1::ReserveValueResponse response;
   response.set_region(region.Serialize());
   response.set_offset(place.offset);

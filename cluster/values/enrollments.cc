@@ -8,17 +8,27 @@
 
 namespace onepiece::values {
 
+namespace {
+
+bool CanWrite(const fabric::Access& access) {
+  return access.remote().rights == fabric::Rights::kReadWrite;
+}
+
+}  // namespace
+
 absl::StatusOr<fabric::RemoteRegion> Enrollments::Enroll(fabric::Region& region,
                                                          const std::string& peer,
-                                                         const fabric::Offer& offer) {
+                                                         const fabric::Offer& offer,
+                                                         fabric::Rights rights) {
   // The new enrollment comes first, so that a failure leaves the old one as it is.
-  ONEPIECE_ASSIGN_OR_RETURN(std::shared_ptr<fabric::Access> access, region.Accept(offer));
+  ONEPIECE_ASSIGN_OR_RETURN(std::shared_ptr<fabric::Access> access, region.Accept(offer, rights));
   const Enrollment added{peer, std::move(access)};
   std::vector<Enrollment> ended = Add(added);
   // A former process of the node that may still write stays known, so that Fence tells the truth.
   std::erase_if(ended, [&](const Enrollment& old) {
     const bool same_process = old.peer == peer && old.access->peer() == offer.peer;
-    return !old.access->PeerIsDead() && !old.access->Revoke() && !same_process;
+    return !old.access->PeerIsDead() && !old.access->Revoke() && CanWrite(*old.access) &&
+           !same_process;
   });
   Remove(ended);
   {
@@ -60,7 +70,9 @@ bool Enrollments::Fence(const std::string& peer) {
   {
     const base::MutexLock lock(mutex_);
     std::ranges::copy_if(enrollments_, std::back_inserter(theirs),
-                         [&](const Enrollment& enrollment) { return enrollment.peer == peer; });
+                         [&](const Enrollment& enrollment) {
+                           return enrollment.peer == peer && CanWrite(*enrollment.access);
+                         });
   }
   const std::size_t all = theirs.size();
   std::erase_if(theirs, [](const Enrollment& enrollment) { return !enrollment.access->Revoke(); });

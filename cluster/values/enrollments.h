@@ -28,15 +28,15 @@ class Enrollments {
  public:
   static constexpr std::size_t kMaxEnrollments = 1024;
 
-  /// Lets `peer` in, and ends its earlier enrollments as far as the backend can. When there are too
-  /// many, the oldest of other peers ends; that peer enrolls again.
+  /// Lets `peer` in with `rights`, and ends its earlier enrollments as far as the backend can. When
+  /// there are too many, the oldest of other peers ends; that peer enrolls again.
   ///
   /// Errors: those of Region::Accept, and RESOURCE_EXHAUSTED (TOO_MANY_PEERS: none of the others
   /// can be ended).
   absl::StatusOr<fabric::RemoteRegion> Enroll(fabric::Region& region, const std::string& peer,
-                                              const fabric::Offer& offer);
-  /// Ends the enrollments of `peer`. Returns true when no operation of `peer` takes effect in the
-  /// region any more, and false when the backend cannot promise that yet.
+                                              const fabric::Offer& offer, fabric::Rights rights);
+  /// Ends the enrollments with which `peer` writes. Returns true when no operation of `peer`
+  /// changes the region any more, and false when the backend cannot promise that yet.
   bool Fence(const std::string& peer);
   /// Forgets the peers whose processes are dead.
   void DropDead();

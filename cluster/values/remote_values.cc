@@ -140,8 +140,8 @@ class RemoteValuesImpl final : public RemoteValues {
   };
   using Use = std::function<absl::Status(fabric::Channel&)>;
 
-  absl::Status With(std::uint32_t segment, std::uint64_t bytes, base::MonotonicTime deadline,
-                    const Use& use);
+  absl::Status With(std::uint32_t segment, std::uint64_t bytes, fabric::Rights rights,
+                    base::MonotonicTime deadline, const Use& use);
   absl::Status Connect(std::uint32_t segment, base::MonotonicTime deadline, Connection& connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(connection.mutex);
   std::shared_ptr<Connection> Find(std::uint32_t segment);
@@ -199,17 +199,21 @@ void RemoteValuesImpl::Drop(std::uint32_t segment, const std::shared_ptr<Connect
     connections_.erase(found);
 }
 
-// Takes a turn at the segment, for a value of `bytes` bytes. It does not retry after the connection
+// Takes a turn at the segment, for a value of `bytes` bytes. Who may write reads through the same
+// connection. It does not retry after the connection
 // breaks, because the value may have gone with the segment.
 absl::Status RemoteValuesImpl::With(std::uint32_t segment, std::uint64_t bytes,
-                                    base::MonotonicTime deadline, const Use& use) {
+                                    fabric::Rights rights, base::MonotonicTime deadline,
+                                    const Use& use) {
   const std::shared_ptr<Connection> connection = Find(segment);
   // `deadline` is a time of clock_, but the mutex waits by the system's clock.
   const base::Duration left = std::max(deadline - clock_.Now(), base::Duration::zero());
   if (!connection->mutex.TryLockUntil(base::SystemClock().Now() + left)) return TooLate();
   const base::TimedMutexRelease release(connection->mutex);
   absl::Status status;
-  if (connection->channel == nullptr || connection->channel->broken()) {
+  if (connection->channel == nullptr || connection->channel->broken() ||
+      (rights == fabric::Rights::kReadWrite &&
+       connection->channel->rights() == fabric::Rights::kReadOnly)) {
     status = Connect(segment, deadline, *connection);
   }
   if (status.ok()) status = use(*connection->channel);
@@ -252,7 +256,7 @@ absl::StatusOr<std::optional<ValueEntry>> RemoteValuesImpl::LookUp(const ValueKe
     }
     return status;
   };
-  ONEPIECE_RETURN_IF_ERROR(With(kIndex, 0, deadline, read));
+  ONEPIECE_RETURN_IF_ERROR(With(kIndex, 0, fabric::Rights::kReadOnly, deadline, read));
   return entry;
 }
 
@@ -270,7 +274,8 @@ absl::StatusOr<message::Buffer> RemoteValuesImpl::Read(const ValueEntry& entry,
         fabric::Op::Read("read the value", place.offset, {memory.get(), place.length})};
     return channel.Execute(chain, deadline);
   };
-  ONEPIECE_RETURN_IF_ERROR(With(place.segment, place.length, deadline, read));
+  ONEPIECE_RETURN_IF_ERROR(
+      With(place.segment, place.length, fabric::Rights::kReadOnly, deadline, read));
   if (base::Crc32c(value.bytes()) != entry.crc32c) return NotIndexed();
   return value;
 }
@@ -312,11 +317,12 @@ absl::StatusOr<bool> RemoteValuesImpl::Put(const message::Message& message,
     written = base::MakeError(absl::StatusCode::kUnavailable, "BAD_RESERVATION",
                               "the database reserved another size");
   } else {
-    written = With(reserved->segment(), gathered.length, deadline, [&](fabric::Channel& channel) {
-      const std::array chain = {
-          fabric::Op::Write("write the value", reserved->offset(), gathered.pieces)};
-      return channel.Execute(chain, deadline);
-    });
+    written = With(reserved->segment(), gathered.length, fabric::Rights::kReadWrite, deadline,
+                   [&](fabric::Channel& channel) {
+                     const std::array chain = {
+                         fabric::Op::Write("write the value", reserved->offset(), gathered.pieces)};
+                     return channel.Execute(chain, deadline);
+                   });
   }
   if (!written.ok()) {
     Abandon(reserved->reservation());

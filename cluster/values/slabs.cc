@@ -73,7 +73,8 @@ class SlabsImpl final : public Slabs, public std::enable_shared_from_this<SlabsI
   }
   std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const override;
   absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment, const std::string& peer,
-                                              const fabric::Offer& offer) override;
+                                              const fabric::Offer& offer,
+                                              fabric::Rights rights) override;
   bool Fence(std::uint32_t segment, const std::string& peer) override;
   void Discard(std::uint32_t segment) override;
   void Trim() override;
@@ -347,13 +348,14 @@ std::optional<Place> SlabsImpl::PlaceOf(std::span<const std::byte> bytes) const 
 }
 
 absl::StatusOr<fabric::RemoteRegion> SlabsImpl::Enroll(std::uint32_t id, const std::string& peer,
-                                                       const fabric::Offer& offer) {
+                                                       const fabric::Offer& offer,
+                                                       fabric::Rights rights) {
   const std::shared_ptr<Segment> segment = Find(id);
   if (segment == nullptr) {
     return base::MakeError(absl::StatusCode::kNotFound, "SEGMENT_UNKNOWN",
                            "segment " + std::to_string(id) + " is gone; look the value up again");
   }
-  return segment->enrollments.Enroll(*segment->region, peer, offer);
+  return segment->enrollments.Enroll(*segment->region, peer, offer, rights);
 }
 
 bool SlabsImpl::Fence(std::uint32_t id, const std::string& peer) {

@@ -88,17 +88,18 @@ class Slabs {
   [[nodiscard]] virtual std::uint64_t max_bytes() const = 0;
   /// Where peers find these bytes; nullopt when they are not inside one of the slabs.
   [[nodiscard]] virtual std::optional<Place> PlaceOf(std::span<const std::byte> bytes) const = 0;
-  /// Lets the process of node `peer` into a segment, which ends an earlier enrollment of that node.
-  /// An enrollment ends with the segment, or with the peer's process.
+  /// Lets the process of node `peer` into a segment with `rights`, which ends an earlier enrollment
+  /// of that node. An enrollment ends with the segment, or with the peer's process.
   ///
   /// Errors: NOT_FOUND (SEGMENT_UNKNOWN: the segment is gone; look the value up again),
   /// RESOURCE_EXHAUSTED (TOO_MANY_PEERS), and those of Region::Accept.
   virtual absl::StatusOr<fabric::RemoteRegion> Enroll(std::uint32_t segment,
                                                       const std::string& peer,
-                                                      const fabric::Offer& offer) = 0;
-  /// Ends the enrollments of `peer` in a segment. Returns true when none of its operations takes
-  /// effect there any more, and false when the backend cannot promise that yet (shm, while the
-  /// peer's process lives).
+                                                      const fabric::Offer& offer,
+                                                      fabric::Rights rights) = 0;
+  /// Ends the enrollments with which `peer` writes in a segment. Returns true when none of its
+  /// operations changes anything there any more, and false when the backend cannot promise that yet
+  /// (shm, while the peer's process lives).
   virtual bool Fence(std::uint32_t segment, const std::string& peer) = 0;
   /// Takes a segment out of use, because somebody may still write into it: no slab is taken from it
   /// any more, and it goes with its last slab. From then on it does not count in limit_bytes,

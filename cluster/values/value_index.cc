@@ -126,7 +126,7 @@ void RegionIndex::Remove(const ValueKey& key) {
 
 absl::StatusOr<fabric::RemoteRegion> RegionIndex::Enroll(const std::string& peer,
                                                          const fabric::Offer& offer) {
-  return enrollments_.Enroll(*region_, peer, offer);
+  return enrollments_.Enroll(*region_, peer, offer, fabric::Rights::kReadOnly);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 
 namespace onepiece::instance {
 
-/// Returns the folder of a model that a workflow names; empty for stages without weights. A relative
-/// path starts at the first of model_root and model_roots that has such a folder, or else at
-/// model_root. The workflow's author chooses the path, so it leads out of these folders neither by
-/// its words nor by symbolic links.
+/// Returns the folder of a model that a workflow names; empty for stages without weights. A
+/// relative path starts at the first of model_root and model_roots that has such a folder, or else
+/// at model_root. The workflow's author chooses the path, so it leads out of these folders neither
+/// by its words nor by symbolic links.
 ///
 /// Threading: may be called from any thread.
 /// Blocking: looks at the file system.

@@ -25,8 +25,9 @@ struct Plugins {
 
 absl::Status Unsafe(const std::string& path, const std::string& why, const std::string& mend) {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "UNSAFE_PLUGIN",
-                         path + " " + why + ", and whoever changes a plug-in runs in this process: " +
-                             mend + " " + path,
+                         path + " " + why +
+                             ", and whoever changes a plug-in runs in this process: " + mend + " " +
+                             path,
                          {{"path", path}});
 }
 

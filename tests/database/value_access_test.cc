@@ -119,10 +119,10 @@ class ValueAccessTest : public QObject {
               return true;
             }};
   }
-  std::unique_ptr<fabric::Channel> Open(std::uint32_t segment) {
+  std::unique_ptr<fabric::Channel> Open(std::uint32_t segment, const std::string& node = "writer") {
     const auto dialer = *fabric_->Dial();
     v1::OpenSegmentRequest request;
-    request.set_node_id("writer");
+    request.set_node_id(node);
     request.set_segment(segment);
     request.set_offer(dialer->offer().Serialize());
     const auto response = values_->OpenSegment(request);
@@ -222,6 +222,24 @@ class ValueAccessTest : public QObject {
   }
 
   // A writer that was only slow must not write over the next value.
+  // A reader's key would let it change others' results.
+  void Segment_IsWrittenByWhoHasAReservationThere_AndReadByOthers() {
+    const std::string value(1000, 'a');
+    const auto place = values_->Reserve(Request({value}), Store());
+    const std::array pieces = {BytesOf(value)};
+    const std::array chain = {fabric::Op::Write("write", place->offset(), pieces)};
+    const auto deadline = base::SystemClock().Now() + 10s;
+    const auto reader = Open(place->segment(), "reader");
+    QVERIFY(reader->rights() == fabric::Rights::kReadOnly);
+    QCOMPARE(Reason(reader->Execute(chain, deadline)), std::string("READ_ONLY"));
+    QVERIFY(Open(place->segment())->Execute(chain, deadline).ok());
+    QVERIFY(values_->Commit(CommitOf(place->reservation(), value), Store()).ok());
+    // It has nothing to write there any more.
+    QVERIFY(Open(place->segment())->rights() == fabric::Rights::kReadOnly);
+    // Nobody but the database writes the index.
+    QVERIFY(Open(0)->rights() == fabric::Rights::kReadOnly);
+  }
+
   void RoomOfASlowWriter_IsNotUsedAgain_UntilItGivesUp() {
     const auto place = values_->Reserve(Request({std::string(1000, 'a')}), Store());
     Write(*place, std::string(1000, 'a'));

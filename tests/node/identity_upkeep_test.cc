@@ -229,8 +229,8 @@ class IdentityUpkeepTest : public QObject {
                   ++tables_asked_;
                   return table_;
                 },
-            .renew = [this](const std::stop_token&, const v1::RenewRequest& request)
-                -> absl::StatusOr<v1::RenewResponse> {
+            .renew = [this](const std::stop_token&,
+                            const v1::RenewRequest& request) -> absl::StatusOr<v1::RenewResponse> {
               ++renewals_asked_;
               if (!renewal_.ok()) return renewal_;
               hosts_asked_ = {request.hosts().begin(), request.hosts().end()};

@@ -284,7 +284,8 @@ class NodeAgentTest : public QObject {
       return uses;
     });
     agent.Start();
-    QVERIFY(!manager_->WaitReport([](const auto& report) { return report.uses().empty(); }).empty());
+    QVERIFY(
+        !manager_->WaitReport([](const auto& report) { return report.uses().empty(); }).empty());
     agent.Stop();
     const auto reports = manager_->reports();
     QVERIFY(reports.size() >= 3);

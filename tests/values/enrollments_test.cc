@@ -20,7 +20,8 @@ struct PeerState {
 
 class FakeAccess final : public fabric::Access {
  public:
-  explicit FakeAccess(PeerState& state) : state_(state), peer_{.host = 1, .pid = state.pid} {
+  FakeAccess(PeerState& state, fabric::Rights rights)
+      : state_(state), peer_{.host = 1, .pid = state.pid}, remote_{.rights = rights} {
     state_.enrolled = true;
   }
   ~FakeAccess() override { state_.enrolled = false; }
@@ -39,11 +40,11 @@ class FakeRegion final : public fabric::Region {
  public:
   std::span<std::byte> bytes() override { return {}; }
   absl::StatusOr<std::unique_ptr<fabric::Access>> Accept(const fabric::Offer& offer,
-                                                         fabric::Rights /*rights*/) override {
+                                                         fabric::Rights rights) override {
     auto& state = peers_.emplace_back();
     state.pid = offer.peer.pid;
     state.revocable = revocable_;
-    return std::make_unique<FakeAccess>(state);
+    return std::make_unique<FakeAccess>(state, rights);
   }
   void MakeRevocable(bool revocable) { revocable_ = revocable; }
   /// One for each Accept, in their order.
@@ -69,10 +70,10 @@ class EnrollmentsTest : public QObject {
   std::unique_ptr<Enrollments> enrollments_;
   int last_pid_ = 0;
 
-  absl::Status Enroll(const std::string& peer) {
+  absl::Status Enroll(const std::string& peer, fabric::Rights rights = fabric::Rights::kReadWrite) {
     fabric::Offer offer;
     offer.peer = {.host = 1, .pid = ++last_pid_};
-    return enrollments_->Enroll(region_, peer, offer).status();
+    return enrollments_->Enroll(region_, peer, offer, rights).status();
   }
 
  private Q_SLOTS:
@@ -111,6 +112,20 @@ class EnrollmentsTest : public QObject {
     QVERIFY(!enrollments_->Fence("peer-0"));
     region_.at(7).dead = true;
     QVERIFY(Enroll("one more").ok());
+  }
+
+  // A reader spoils nothing, so nobody waits for it.
+  void Readers_NeedNoFence() {
+    region_.MakeRevocable(false);
+    QVERIFY(Enroll("peer", fabric::Rights::kReadOnly).ok());
+    QVERIFY(enrollments_->Fence("peer"));
+    // It reserves room, and so it comes back as a writer.
+    QVERIFY(Enroll("peer").ok());
+    QCOMPARE(region_.enrolled(), std::size_t{1});
+    QVERIFY(!enrollments_->Fence("peer"));
+    // One that cannot be cut off gives way to the others all the same.
+    for (std::size_t i = 0; i < Enrollments::kMaxEnrollments + 10; ++i)
+      QVERIFY(Enroll("reader-" + std::to_string(i), fabric::Rights::kReadOnly).ok());
   }
 
   void Peer_ThatComesBack_HasOneEnrollment() {

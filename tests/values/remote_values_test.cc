@@ -178,6 +178,23 @@ class RemoteValuesTest : public QObject {
     QCOMPARE(Reason(client->Get({uid, 0}, Soon()).status()), std::string("NOT_INDEXED"));
   }
 
+  // Its connection to the segment is one for reading.
+  void Reader_ThatPutsIntoTheSameSegment_ConnectsAnew_data() { Fabrics(); }
+  void Reader_ThatPutsIntoTheSameSegment_ConnectsAnew() {
+    QFETCH(QString, uri);
+    DatabaseCluster cluster(uri.toStdString());
+    cluster.AddDatabase("db");
+    const auto client = ClientOf(cluster);
+    const base::Uid uid = base::Uid::GenerateRandom();
+    QVERIFY(cluster.SendResult(uid.ToString(), Pattern(7, 100'000)).ok());
+    QVERIFY(Eventually([&] { return client->Get({uid, 0}, Soon()).ok(); }));
+    const message::Message message = Result({Pattern(8, 2'000'000)});
+    const auto stored = client->Put(message, Soon());
+    QVERIFY2(stored.ok() && *stored, stored.status().ToString().c_str());
+    QVERIFY(client->Get({uid, 0}, Soon())->text() == Pattern(7, 100'000));
+    QVERIFY(client->Get({message.header.uid, 0}, Soon())->text() == Pattern(8, 2'000'000));
+  }
+
   void ReaderAgainstPurge_SeesTheValueOrNone() {
     DatabaseCluster cluster;
     auto& database = cluster.AddDatabase("db");

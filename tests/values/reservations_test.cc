@@ -39,7 +39,7 @@ class ReservationsTest : public QObject {
   // This process may write into the reservation's segment.
   void LetIn(std::uint32_t segment) {
     const auto dialer = *fabric_->Dial();
-    QVERIFY(slabs_->Enroll(segment, "writer", dialer->offer()).ok());
+    QVERIFY(slabs_->Enroll(segment, "writer", dialer->offer(), fabric::Rights::kReadWrite).ok());
   }
 
  private Q_SLOTS:

@@ -391,7 +391,8 @@ class SlabsTest : public QObject {
     auto slab = *slabs->Take(100'000);
     Fill(slab, 42);
     auto dialer = *fabric_->Dial();
-    const auto remote = slabs->Enroll(slab.place.segment, "peer", dialer->offer());
+    const auto remote =
+        slabs->Enroll(slab.place.segment, "peer", dialer->offer(), fabric::Rights::kReadWrite);
     QVERIFY(remote.ok());
     const auto channel = *dialer->Connect(*remote);
     std::vector<std::byte> read(slab.bytes.size());
@@ -401,19 +402,24 @@ class SlabsTest : public QObject {
     QVERIFY(std::ranges::equal(read, slab.bytes));
     slab = {};
     QCOMPARE(Reason(channel->Execute(chain, soon())), std::string("REGION_RETIRED"));
-    QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", dialer->offer()).status()),
-             std::string("SEGMENT_UNKNOWN"));
+    QCOMPARE(
+        Reason(
+            slabs->Enroll(slab.place.segment, "peer", dialer->offer(), fabric::Rights::kReadWrite)
+                .status()),
+        std::string("SEGMENT_UNKNOWN"));
   }
 
   void Admit_RefusesAForeignOffer_AndAnUnknownSegment() {
     const auto slabs = Make(kMiB, kMiB, 0);
     const auto slab = *slabs->Take(100);
     const auto offer = (*fabric_->Dial())->offer();
-    QCOMPARE(Reason(slabs->Enroll(slab.place.segment + 1, "peer", offer).status()),
+    QCOMPARE(Reason(slabs->Enroll(slab.place.segment + 1, "peer", offer, fabric::Rights::kReadWrite)
+                        .status()),
              std::string("SEGMENT_UNKNOWN"));
     fabric::Offer foreign = offer;
     foreign.backend = "verbs";
-    QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", foreign).status()),
+    QCOMPARE(Reason(slabs->Enroll(slab.place.segment, "peer", foreign, fabric::Rights::kReadWrite)
+                        .status()),
              std::string("WRONG_FABRIC"));
   }
 
@@ -422,7 +428,9 @@ class SlabsTest : public QObject {
     const auto slabs = Slabs::Create(slow, {.segment_bytes = kMiB, .limit_bytes = 8 * kMiB});
     const auto slab = *slabs->Take(1000);
     const auto enroll = [&](const std::string& peer) {
-      return slabs->Enroll(slab.place.segment, peer, (*slow.Dial())->offer()).ok();
+      return slabs
+          ->Enroll(slab.place.segment, peer, (*slow.Dial())->offer(), fabric::Rights::kReadWrite)
+          .ok();
     };
     slow.gate().HoldNext();
     std::atomic<bool> first{false};
@@ -449,7 +457,10 @@ class SlabsTest : public QObject {
     const auto slabs = Make(kMiB, kMiB, 0);
     const auto slab = *slabs->Take(100);
     QVERIFY(slabs->Fence(slab.place.segment, "peer"));
-    QVERIFY(slabs->Enroll(slab.place.segment, "peer", (*fabric_->Dial())->offer()).ok());
+    QVERIFY(slabs
+                ->Enroll(slab.place.segment, "peer", (*fabric_->Dial())->offer(),
+                         fabric::Rights::kReadWrite)
+                .ok());
     QVERIFY(!slabs->Fence(slab.place.segment, "peer"));
     QVERIFY(slabs->Fence(slab.place.segment, "other"));
   }
