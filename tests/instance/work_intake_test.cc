@@ -33,6 +33,7 @@ class FakeInbox final : public node::Inbox {
     return received;
   }
   void SetAdmission(Admission) override {}
+  void SetDoor(const rpc::Door*) override {}
   void Shut() override {}
   void Close() override {
     const base::MutexLock lock(mutex_);
