@@ -35,8 +35,8 @@ std::string Seal(std::string_view key, std::string_view plaintext, std::string_v
 /// Returns what was sealed.
 ///
 /// REQUIRES: `key` has kSealKeyBytes.
-/// Errors: FAILED_PRECONDITION (BAD_SEAL: another key, another context, or changed bytes; nobody can
-/// tell which).
+/// Errors: FAILED_PRECONDITION (BAD_SEAL: another key, another context, or changed bytes; nobody
+/// can tell which).
 absl::StatusOr<std::string> Unseal(std::string_view key, std::string_view sealed,
                                    std::string_view context);
 

@@ -92,7 +92,8 @@ void IdentityKeeper::Look() {
   if (known.level < kIdentityLevel || known.cluster.empty() || !controller_.Term().ok()) return;
   if (options_.door != nullptr) {
     if (const absl::Status status = Seed(known); !status.ok()) Complain("seed_authority", status);
-    if (const absl::Status status = SeedJoinToken(known); !status.ok())
+    // The CA may be there since the line above.
+    if (const absl::Status status = SeedJoinToken(Read()); !status.ok())
       Complain("seed_join_token", status);
   }
   CommitUses();

@@ -11,8 +11,14 @@ StreamCallers::ShownCredentials StreamCallers::ShownBy(
   return {.certificate = ShownCertificate(context), .authorization = ShownAuthorization(context)};
 }
 
+absl::Status StreamCallers::Judge(const ShownCredentials& shown) const {
+  return door_->Identify(shown.certificate, shown.authorization).status();
+}
+
 void StreamCallers::Add(const std::shared_ptr<WatchStream>& stream, ShownCredentials shown) {
   if (door_ == nullptr) return;
+  // The table may have changed, and been looked at here, since the door let the call in.
+  if (const absl::Status allowed = Judge(shown); !allowed.ok()) return stream->End(allowed);
   // Clients that come and go all the time must not fill the list between two looks.
   if (streams_.size() >= most_) {
     std::erase_if(streams_, [](const Stream& entry) { return entry.stream.expired(); });
@@ -31,8 +37,7 @@ void StreamCallers::Look(base::MonotonicTime now) {
   std::erase_if(streams_, [this](const Stream& entry) {
     const std::shared_ptr<WatchStream> stream = entry.stream.lock();
     if (stream == nullptr || stream->ended()) return true;
-    const absl::Status allowed =
-        door_->Identify(entry.shown.certificate, entry.shown.authorization).status();
+    const absl::Status allowed = Judge(entry.shown);
     if (!allowed.ok()) stream->End(allowed);
     return !allowed.ok();
   });

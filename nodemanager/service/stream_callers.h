@@ -35,6 +35,7 @@ class StreamCallers {
   explicit StreamCallers(const rpc::Door* door) : door_(door) {}
 
   [[nodiscard]] ShownCredentials ShownBy(const grpc::CallbackServerContext& context) const;
+  /// Ends the stream at once when its caller was revoked meanwhile.
   void Add(const std::shared_ptr<WatchStream>& stream, ShownCredentials shown);
   /// Ends the streams whose callers the door would refuse now, with its error.
   void Look(base::MonotonicTime now);
@@ -47,6 +48,8 @@ class StreamCallers {
     std::weak_ptr<WatchStream> stream;
     ShownCredentials shown;
   };
+  [[nodiscard]] absl::Status Judge(const ShownCredentials& shown) const;
+
   const rpc::Door* const door_;
   static constexpr std::size_t kLeast = 64;
   std::vector<Stream> streams_;

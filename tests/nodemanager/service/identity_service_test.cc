@@ -275,7 +275,7 @@ class IdentityServiceTest : public QObject {
     QCOMPARE(me->expires_unix_ms(), made->expires_unix_ms());
     QCOMPARE(Reason(Ask(*ci, &IdentityStub::CreateToken, BearerRequest("x", "admin")).status()),
              std::string("MISSING_SCOPE"));
-    QCOMPARE(Reason(Ask(*ci, &IdentityStub::GetSealKey).status()), std::string("WRONG_ROLE"));
+    QCOMPARE(Reason(Ask(*ci, &IdentityStub::GetSealKey).status()), std::string("NODES_ONLY"));
     QCOMPARE(Reason(Ask(*ci, &IdentityStub::Renew).status()), std::string("NO_CERTIFICATE"));
     const auto listed = Ask(*admin_, &IdentityStub::ListTokens);
     QCOMPARE(listed->bearer_ids(0), made->id());

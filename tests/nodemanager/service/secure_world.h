@@ -106,12 +106,10 @@ class SecureReplica {
     configuration_ = std::make_unique<ConfigService>(*controller_, false, door_.get());
     consensus_ = std::make_unique<ConsensusService>(*log_, false, nullptr, door_.get());
     consensus_->SetSealKey([this] { return keeper_->SealKey(); });
-    for (grpc::Service* service : {static_cast<grpc::Service*>(service_.get()),
-                                   static_cast<grpc::Service*>(identities_.get()),
-                                   static_cast<grpc::Service*>(elasticity_.get()),
-                                   static_cast<grpc::Service*>(configuration_.get()),
-                                   static_cast<grpc::Service*>(consensus_.get()), &log_->service()})
-      server_->AddService(*service);
+    const std::vector<grpc::Service*> services = {service_.get(),    identities_.get(),
+                                                  elasticity_.get(), configuration_.get(),
+                                                  consensus_.get(),  &log_->service()};
+    for (grpc::Service* service : services) server_->AddService(*service);
   }
 
   const std::string name_, folder_;
