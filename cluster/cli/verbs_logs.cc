@@ -46,7 +46,7 @@ std::string LevelName(v1::LogLevel level) {
   return "unknown";
 }
 
-std::string TimeText(std::int64_t unix_ns) {
+std::string LogTimeText(std::int64_t unix_ns) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::FromUnixNanos(unix_ns),
                           absl::UTCTimeZone());
 }
@@ -67,14 +67,14 @@ struct Line {
 Json LineDocument(const Line& line) {
   return {{"node_id", line.node_id},
           {"number", line.line.number()},
-          {"time", TimeText(line.line.unix_ns())},
+          {"time", LogTimeText(line.line.unix_ns())},
           {"unix_ns", line.line.unix_ns()},
           {"level", LevelName(line.line.level())},
           {"text", line.line.text()}};
 }
 
 std::string LineText(const Line& line) {
-  return absl::StrFormat("%s  %-20s  %-7s  %s\n", TimeText(line.line.unix_ns()), line.node_id,
+  return absl::StrFormat("%s  %-20s  %-7s  %s\n", LogTimeText(line.line.unix_ns()), line.node_id,
                          LevelName(line.line.level()), Printable(line.line.text()));
 }
 
