@@ -56,6 +56,7 @@ InitFolders FoldersIn(const std::string& data_dir) {
 absl::Status CheckInit(const InitArguments& arguments, const InitFolders& folders) {
   ONEPIECE_RETURN_IF_ERROR(identity::CheckClusterId(arguments.cluster));
   ONEPIECE_RETURN_IF_ERROR(identity::ParseRoles(arguments.roles).status());
+  ONEPIECE_RETURN_IF_ERROR(ParseSpan("--expires", arguments.expires).status());
   ONEPIECE_RETURN_IF_ERROR(service::CheckAddress("--listen", arguments.listen));
   if (!arguments.advertise.empty())
     ONEPIECE_RETURN_IF_ERROR(service::CheckAddress("--advertise", arguments.advertise));

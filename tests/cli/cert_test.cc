@@ -25,14 +25,15 @@ class CertTest : public QObject {
   void Help_NamesEveryVerb_AndUsageIs2() {
     const Outcome help = Cert({"--help"});
     QCOMPARE(help.exit_code, 0);
-    for (const char* verb : {"create-ca", "create-node", "create-client", "show", "verify"})
+    for (const char* verb : {"create-ca", "create-node", "create-client", "show", "verify", "list",
+                             "renew", "revoke", "rotate", "authority"})
       QVERIFY2(help.Says(std::string("  ") + verb + " "), verb);
     for (const QStringList& arguments : {QStringList{},
                                          {"create-node"},
                                          {"create-node", "n", "--role", "proxy"},
                                          {"show"},
                                          {"create-ca"},
-                                         {"list"},
+                                         {"renew"},
                                          Node("n", {"--days", "0"}),
                                          Node("n", {"--days", "1000"})}) {
       const Outcome wrong = Cert(arguments);
