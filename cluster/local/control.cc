@@ -26,6 +26,7 @@ using std::chrono::seconds;
 
 /// The limit of a start: three waits of the supervisor and its clean-up.
 const base::Duration kUpLimit = base::Scaled(seconds(400));
+const base::Duration kGoneLimit = base::Scaled(seconds(5));
 const base::Duration kDownLimit = base::Scaled(seconds(40));
 
 /// Writes one line to the CLI that waits. Returns false when the CLI is gone.
@@ -178,8 +179,10 @@ absl::StatusOr<ClusterState> Up(const UpOptions& options) {
   // A supervisor that is still starting gives up and cleans up when nobody reads its reports any
   // more.
   close(report[0]);
-  if (!status.ok()) return status;
-  return FindCluster(dir.path);
+  if (status.ok()) return FindCluster(dir.path);
+  // It holds the data directory's lock until it is gone, and people try again at once.
+  if (supervisor.ok()) WaitGone(*supervisor, kGoneLimit);
+  return status;
 }
 
 absl::Status UpInForeground(const UpOptions& options,
