@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/check.h"
 #include "cluster/base/logging.h"
+#include "cluster/rpc/grpc_log.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/tls.h"
 #include "cluster/telemetry/log_ring.h"
@@ -159,6 +160,7 @@ int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const
   // Before this program's first file and first connection.
   umask(S_IRWXG | S_IRWXO);
   rpc::RequireTls13();
+  rpc::KeepGrpcLogShort();
   base::InitLogging(options.node().node_id());
   RaiseDescriptorLimit();
   absl::StatusOr<Secured> secured = Secure(options.node(), options.info().role);

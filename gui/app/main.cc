@@ -19,6 +19,7 @@
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
+#include "cluster/rpc/grpc_log.h"
 #include "cluster/rpc/tls.h"
 #include "cluster/service/options.h"
 #include "gui/app/main_window.h"
@@ -126,6 +127,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   rpc::RequireTls13();
+  rpc::SilenceGrpcLog();
   // This must come before any thread starts: threads inherit the blocked signals, and only `ender`
   // waits for them.
   base::ShutdownSignals signals;
