@@ -22,8 +22,10 @@ absl::Status Recover(const v1::DatabaseConfig& config, service::Host& host,
 }
 
 absl::Status Run(const v1::DatabaseConfig& config, service::Host& host) {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
-                            fabric::Fabric::Open(config.node().fabric()));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<fabric::Fabric> fabric,
+      fabric::Fabric::Open(config.node().fabric(), base::SystemClock(),
+                           {fabric::FrameProtection(config.node().protect())}));
   node::ClusterView view;
   DatabaseNodeOptions options = OptionsFrom(config);
   options.door = host.door();

@@ -31,8 +31,10 @@ node::KeptWork::Ways KeptWays(node::JobRecords& records, node::Outbox& outbox) {
 }
 
 absl::Status Run(const v1::ProxyConfig& config, service::Host& host) {
-  ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<fabric::Fabric> fabric,
-                            fabric::Fabric::Open(config.node().fabric()));
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<fabric::Fabric> fabric,
+      fabric::Fabric::Open(config.node().fabric(), base::SystemClock(),
+                           {fabric::FrameProtection(config.node().protect())}));
   node::ClusterView view;
   node::JobRecords records(view);
   const std::unique_ptr<node::Outbox> outbox = node::Outbox::Create(

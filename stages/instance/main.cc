@@ -26,7 +26,9 @@ int main(int argc, char** argv) {
   options.Bind("--parked-bytes", "parked_bytes",
                "Models of earlier roles that stay in memory, in bytes (default 0: none)");
   return service::RunProgram(options, argc, argv, [&](service::Host& host) -> absl::Status {
-    ONEPIECE_ASSIGN_OR_RETURN(auto fabric, fabric::Fabric::Open(config.node().fabric()));
+    ONEPIECE_ASSIGN_OR_RETURN(
+        auto fabric, fabric::Fabric::Open(config.node().fabric(), base::SystemClock(),
+                                          {fabric::FrameProtection(config.node().protect())}));
     ONEPIECE_ASSIGN_OR_RETURN(
         auto instance, instance::Instance::Open(config, *fabric, host.metrics(), host.spans(),
                                                 base::SystemClock()));

@@ -33,6 +33,15 @@ struct Work {
   std::function<void()> theirs;
 };
 
+absl::StatusOr<fabric::FrameProtection> ParseProtection(const std::string& name) {
+  if (name.empty()) return fabric::FrameProtection::kDefault;
+  if (name == "none") return fabric::FrameProtection::kNone;
+  if (name == "mac") return fabric::FrameProtection::kMac;
+  if (name == "aead") return fabric::FrameProtection::kAead;
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_PROTECTION",
+                         "frames are protected by none, mac or aead, not by " + name);
+}
+
 // Returns the microseconds of one call: the median over batches, each long enough for the clock.
 absl::StatusOr<double> Time(const std::function<absl::Status()>& call, Nanoseconds window) {
   constexpr std::int64_t kBatchNs = 20'000;
@@ -172,7 +181,10 @@ absl::StatusOr<BenchReport> RunFabricBench(const FabricBenchOptions& options) {
     longest = std::max(longest, bytes);
   }
   Bed bed;
-  ONEPIECE_ASSIGN_OR_RETURN(bed.fabric, fabric::Fabric::Open(uri));
+  ONEPIECE_ASSIGN_OR_RETURN(const fabric::FrameProtection protection,
+                            ParseProtection(options.protect));
+  ONEPIECE_ASSIGN_OR_RETURN(bed.fabric,
+                            fabric::Fabric::Open(uri, base::SystemClock(), {protection}));
   const std::size_t words = (longest + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
   ONEPIECE_ASSIGN_OR_RETURN(bed.region,
                             bed.fabric->Register(words * sizeof(std::uint64_t), "bench"));

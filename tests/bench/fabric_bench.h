@@ -12,6 +12,7 @@ namespace onepiece::bench {
 struct FabricBenchOptions {
   /// A backend, written like --fabric of every service. Empty: shared memory.
   std::string fabric;
+  std::string protect;  ///< How ucx protects frames: none, mac or aead. Empty: its default.
   std::vector<std::string> sizes = {"64B", "4KiB", "64KiB", "1MiB", "4MiB", "64MiB"};
   bool peers = true;  ///< Compare with the processor doing the same.
   bool quick = false;

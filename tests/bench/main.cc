@@ -127,6 +127,7 @@ void AddFabric(CLI::App& app, terminal::Output& output) {
       std::initializer_list<std::string>{"memcpy", "raw"});
   CLI::App* fabric = app.add_subcommand("fabric", "Single operations of a fabric");
   fabric->add_option("--fabric", options->fabric, "shm://ID, ucx://…, verbs://DEVICE");
+  fabric->add_option("--protect", options->protect, "Frames of ucx: none, mac or aead");
   fabric->add_option("--sizes", options->sizes, "Sizes of reads and writes")
       ->delimiter(',')
       ->capture_default_str();

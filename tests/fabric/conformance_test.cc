@@ -28,9 +28,11 @@ struct Backend {
   base::MonotonicTime Soon() { return clock.Now() + base::Scaled(std::chrono::seconds(30)); }
 };
 
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const QString& uri, bool decorated) {
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const QString& uri, bool decorated,
+                                                     FrameProtection protection) {
   auto backend = std::make_unique<Backend>();
-  ONEPIECE_ASSIGN_OR_RETURN(backend->base, Fabric::Open(uri.toStdString(), backend->clock));
+  ONEPIECE_ASSIGN_OR_RETURN(backend->base,
+                            Fabric::Open(uri.toStdString(), backend->clock, {protection}));
   if (decorated) {
     auto board = std::make_shared<FaultBoard>();
     backend->decorated =
@@ -53,6 +55,7 @@ class ConformanceTest : public QObject {
   static void Backends() {
     QTest::addColumn<QString>("uri");
     QTest::addColumn<bool>("decorated");
+    QTest::addColumn<int>("protection");
     QStringList uris{QString("shm://conformance-%1").arg(getpid())};
 // ThreadSanitizer does not instrument UCX, so it would report its locks and copies as races.
 #if defined(ONEPIECE_HAVE_UCX) && !defined(__SANITIZE_THREAD__)
@@ -63,8 +66,11 @@ class ConformanceTest : public QObject {
     }
     for (const QString& uri : uris) {
       const QByteArray name = uri.section("://", 0, 0).toUtf8();
-      QTest::newRow(name.constData()) << uri << false;
-      QTest::newRow((name + " behind the fault decorator").constData()) << uri << true;
+      QTest::newRow(name.constData()) << uri << false << 0;
+      QTest::newRow((name + " behind the fault decorator").constData()) << uri << true << 0;
+      if (name != "ucx") continue;
+      QTest::newRow("ucx with mac") << uri << false << static_cast<int>(FrameProtection::kMac);
+      QTest::newRow("ucx with aead") << uri << false << static_cast<int>(FrameProtection::kAead);
     }
   }
   void Connect() {
@@ -82,7 +88,8 @@ class ConformanceTest : public QObject {
   void init() {
     QFETCH_GLOBAL(QString, uri);
     QFETCH_GLOBAL(bool, decorated);
-    auto backend = OpenBackend(uri, decorated);
+    QFETCH_GLOBAL(int, protection);
+    auto backend = OpenBackend(uri, decorated, static_cast<FrameProtection>(protection));
     QVERIFY2(backend.ok(), backend.status().ToString().c_str());
     backend_ = *std::move(backend);
     auto doorbell = backend_->get().MakeDoorbell("doorbell");
@@ -260,9 +267,10 @@ class ConformanceTest : public QObject {
   // A peer may be any program, so the owner's end refuses what the peer's own channel would not.
   void Reader_ThatClaimsMore_IsRefusedByTheOwner_data() {
     QTest::addColumn<int>("kind");
-    for (const auto& [name, kind] :
-         {std::pair{"write", Op::Kind::kWrite}, {"words", Op::Kind::kWriteWords},
-          {"swap", Op::Kind::kCompareAndSwap}, {"add", Op::Kind::kFetchAdd}}) {
+    for (const auto& [name, kind] : {std::pair{"write", Op::Kind::kWrite},
+                                     {"words", Op::Kind::kWriteWords},
+                                     {"swap", Op::Kind::kCompareAndSwap},
+                                     {"add", Op::Kind::kFetchAdd}}) {
       QTest::newRow(name) << static_cast<int>(kind);
     }
   }

@@ -1,13 +1,18 @@
 // The properties of the ucx backend alone: the fence against late writes, the caller's memory after
 // a deadline, and answers that are damaged or belong to another. Over TCP on the loopback
 // interface.
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <QElapsedTimer>
 #include <QtTest>
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -15,7 +20,9 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "cluster/fabric/process.h"
+#include "cluster/fabric/ucx/listening_sockets.h"
 #include "cluster/fabric/ucx/ucx_link.h"
+#include "cluster/fabric/ucx/ucx_seal.h"
 #include "cluster/fabric/ucx/ucx_target.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 #include "cluster/fabric/ucx/ucx_worker.h"
@@ -30,6 +37,68 @@ namespace {
 constexpr char kUri[] = "ucx://lo";
 constexpr std::size_t kRegionBytes = std::size_t{4} << 20;
 constexpr int kCutOff = 42;  // The exit code of a child whose channel broke.
+
+/// A TCP connection of somebody who knows nothing.
+class Stranger {
+ public:
+  explicit Stranger(int family = AF_INET)
+      : fd_(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
+  ~Stranger() { close(fd_); }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  /// False when nobody answers within 200 ms.
+  bool Connect(std::uint16_t port, std::uint32_t from = INADDR_LOOPBACK) const {
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(from);
+    if (bind(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) return false;
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return Connect(reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  bool Connect6(std::uint16_t port) const {
+    sockaddr_in6 to{};
+    to.sin6_family = AF_INET6;
+    to.sin6_port = htons(port);
+    to.sin6_addr = in6addr_loopback;
+    return Connect(reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  bool Listen() const {
+    sockaddr_in6 own{};
+    own.sin6_family = AF_INET6;
+    own.sin6_addr = in6addr_loopback;
+    return bind(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0 &&
+           listen(fd_, 16) == 0;
+  }
+  int fd() const { return fd_; }
+  void Say(const std::string& bytes) const {
+    (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
+ private:
+  bool Connect(const sockaddr* to, socklen_t size) const {
+    if (connect(fd_, to, size) == 0) return true;
+    pollfd poll_fd{.fd = fd_, .events = POLLOUT, .revents = 0};
+    return poll(&poll_fd, 1, 200) == 1 && poll_fd.revents == POLLOUT;
+  }
+  const int fd_;
+};
+
+std::vector<std::uint16_t> PortsSince(const std::vector<ListeningSocket>& before) {
+  std::vector<std::uint16_t> ports;
+  for (const ListeningSocket& socket : ListeningSocketsOfThisProcess()) {
+    if (std::ranges::find(before, socket) == before.end()) ports.push_back(socket.port);
+  }
+  return ports;
+}
+
+long ResidentBytes() {
+  long all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
 
 base::MonotonicTime In(base::Duration time) { return base::SystemClock().Now() + time; }
 
@@ -66,13 +135,24 @@ int OwnUntilTold(const Child& parent) {
   return 0;
 }
 
+UcxAgreement AgreementOf(const UcxOffer& ours, const RemoteRegion& remote) {
+  const UcxDetails details = *UcxDetails::Parse(remote.details);
+  return {.offer_secret = ours.secret,
+          .grant_secret = details.secret,
+          .protection = details.protection,
+          .key = remote.key,
+          .length_bytes = remote.length_bytes,
+          .address = remote.address};
+}
+
 /// Asks for much more than the owner keeps, and never takes an answer.
 int AskAndNeverReceive(const Child& parent) {
   auto context = UcxContext::Open("lo");
   if (!context.ok()) return 1;
   auto worker = UcxWorker::Create(*context);
   if (!worker.ok()) return 2;
-  parent.Send(Offer{.backend = kUcxBackend, .peer = SelfIdentity(), .details = SerializeUcxOffer()}
+  const UcxOffer ours{.protection = FrameProtection::kNone, .secret = NewUcxSecret()};
+  parent.Send(Offer{.backend = kUcxBackend, .peer = SelfIdentity(), .details = ours.Serialize()}
                   .Serialize());
   const auto remote = RemoteRegion::Parse(parent.Receive());
   const auto details = UcxDetails::Parse(remote->details);
@@ -92,14 +172,16 @@ int AskAndNeverReceive(const Child& parent) {
     }
     if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);
   };
-  const std::string hello =
-      UcxHello{.key = remote->key, .length_bytes = remote->length_bytes, .address = remote->address}
-          .Serialize();
+  const UcxAgreement agreement = AgreementOf(ours, *remote);
+  const std::string nonce = NewUcxSecret();
+  const std::string hello = UcxHello{.nonce = nonce, .tag = agreement.HelloTag(nonce)}.Serialize();
   send(kUcxHello, hello.data(), hello.size());
+  UcxSealer sealer(agreement.protection, agreement.KeyToOwner(nonce));
   for (std::uint64_t i = 0; i < 64; ++i) {
     const UcxOp op{
         .sequence = i, .index = i, .kind = UcxKind::kRead, .length_bytes = remote->length_bytes};
-    send(kUcxOp, &op, sizeof op);
+    const UcxSealedHeader header = sealer.Seal(std::as_bytes(std::span(&op, 1)), {}, nullptr);
+    send(kUcxOp, header.bytes.data(), header.size);
   }
   (void)parent.Receive();  // No progress, and so no answer taken, until it is killed.
   return 0;
@@ -217,7 +299,8 @@ class UcxTest : public QObject {
          {kMax, kMax - 7, kMax - 63, kMax - 64, kBytes, kBytes - 8, kBytes - 63}) {
       const auto access = *region->Accept(dialer->offer());
       const base::MonotonicTime deadline = In(base::Scaled(std::chrono::seconds(20)));
-      auto link = UcxLink::Connect(*context, access->remote(), deadline);
+      auto link =
+          UcxLink::Connect(*context, *UcxOffer::Parse(dialer->offer()), access->remote(), deadline);
       QVERIFY2(link.ok(), link.status().ToString().c_str());
       const std::array<std::span<const std::byte>, 1> pieces{data};
       const Op write = Op::Write("write", offset, pieces);
@@ -275,13 +358,140 @@ class UcxTest : public QObject {
     auto region = *(*fabric)->Register(4096, "region");
     auto link = ConnectLoopback(**fabric, *region);
     QVERIFY2(link.ok(), link.status().ToString().c_str());
+    // The port accepts nobody any more.
+    const auto context = UcxContext::Open("lo");
+    QVERIFY(context.ok());
     const auto thief = *(*fabric)->Dial();
-    QCOMPARE(Reason(thief->Connect(link->access->remote()).status()), std::string("WRONG_REGION"));
+    QCOMPARE(UcxLink::Connect(*context, *UcxOffer::Parse(thief->offer()), link->access->remote(),
+                              In(std::chrono::milliseconds(300)))
+                 .status()
+                 .code(),
+             absl::StatusCode::kDeadlineExceeded);
     const std::array<std::uint64_t, 1> word{7};
     const Op write = Op::WriteWords("w", 0, word);
     QVERIFY(link->channel->Execute({&write, 1}, In(std::chrono::seconds(20))).ok());
     link->channel.reset();
     link->access.reset();
+  }
+
+  void Ends_ThatProtectFramesDifferently_RefuseEachOther() {
+    auto weak = Fabric::Open(kUri);
+    auto strong = Fabric::Open(kUri, base::SystemClock(), {FrameProtection::kMac});
+    QVERIFY(weak.ok() && strong.ok());
+    auto region = *(*strong)->Register(4096, "region");
+    const auto weak_dialer = *(*weak)->Dial();
+    QCOMPARE(Reason(region->Accept(weak_dialer->offer()).status()),
+             std::string("PROTECTION_DIFFERS"));
+    // An owner that answers with less than the dialler has offered.
+    const auto dialer = *(*strong)->Dial();
+    const auto access = *region->Accept(dialer->offer());
+    RemoteRegion remote = access->remote();
+    UcxDetails details = *UcxDetails::Parse(remote.details);
+    details.protection = FrameProtection::kNone;
+    remote.details = details.Serialize();
+    QCOMPARE(Reason(dialer->Connect(remote).status()), std::string("PROTECTION_DIFFERS"));
+  }
+
+  void Connect_WithoutTheSecretIsRefused_AndHindersNobody() {
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(4096, "region");
+    const auto dialer = *(*fabric)->Dial();
+    const auto access = *region->Accept(dialer->offer());
+    RemoteRegion remote = access->remote();
+    UcxDetails details = *UcxDetails::Parse(remote.details);
+    details.secret[5] ^= 1;
+    remote.details = details.Serialize();
+    QCOMPARE(Reason(dialer->Connect(remote).status()), std::string("WRONG_REGION"));
+    const auto thief = *(*fabric)->Dial();  // It knows the answer, but not the offer.
+    QCOMPARE(Reason(thief->Connect(access->remote()).status()), std::string("WRONG_REGION"));
+    auto channel = dialer->Connect(access->remote());
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    const std::array<std::uint64_t, 1> word{7};
+    const Op write = Op::WriteWords("w", 0, word);
+    QVERIFY((*channel)->Execute({&write, 1}, In(base::Scaled(std::chrono::seconds(20)))).ok());
+  }
+
+  // Connections that say nothing, that begin to speak, and that speak nonsense, before the peer
+  // comes. It comes through, and then the port is shut.
+  void Flood_OfHalfOpenConnections_HindersNobody() {
+    constexpr std::size_t kStrangers = 300;
+    auto fabric = Fabric::Open(kUri, base::SystemClock(), {FrameProtection::kMac});
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(4096, "region");
+    const auto dialer = *(*fabric)->Dial();
+    const auto before = ListeningSocketsOfThisProcess();
+    auto access = *region->Accept(dialer->offer());
+    const std::vector<std::uint16_t> ports = PortsSince(before);
+    QCOMPARE(ports.size(), std::size_t{1});
+    const long memory_before = ResidentBytes();
+    std::vector<Stranger> strangers(kStrangers);
+    for (std::size_t i = 0; i < kStrangers; ++i) {
+      QVERIFY(strangers[i].Connect(ports[0]));
+      if (i % 3 == 1) strangers[i].Say(std::string(1, '\x78'));
+      if (i % 3 == 2) strangers[i].Say(std::string(4096, '\xff'));
+    }
+    auto channel = dialer->Connect(access->remote());
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+    const std::array<std::uint64_t, 1> word{7};
+    const Op write = Op::WriteWords("w", 0, word);
+    QVERIFY((*channel)->Execute({&write, 1}, In(base::Scaled(std::chrono::seconds(20)))).ok());
+    QVERIFY(ResidentBytes() - memory_before < long{64} << 20);
+    Stranger late;
+    QVERIFY(!late.Connect(ports[0]));
+    QVERIFY(access->Revoke());
+  }
+
+  // 127.0.0.2 is no address of an interface, so it stands for another host.
+  void Owner_AdmitsTheHostOfThePeerAlone() {
+    auto fabric = Fabric::Open(kUri);
+    QVERIFY2(fabric.ok(), fabric.status().ToString().c_str());
+    auto region = *(*fabric)->Register(4096, "region");
+    const auto dialer = *(*fabric)->Dial();
+    const auto before = ListeningSocketsOfThisProcess();
+    const auto access = *region->Accept(dialer->offer());
+    const std::vector<std::uint16_t> ports = PortsSince(before);
+    QCOMPARE(ports.size(), std::size_t{1});
+    Stranger elsewhere, here;
+    QVERIFY(!elsewhere.Connect(ports[0], INADDR_LOOPBACK + 1));
+    QVERIFY(here.Connect(ports[0]));
+    auto channel = dialer->Connect(access->remote());
+    QVERIFY2(channel.ok(), channel.status().ToString().c_str());
+  }
+
+  void Filter_ComparesWholeAddressesOfIpv6() {
+    const Stranger listener(AF_INET6);
+    if (!listener.Listen()) QSKIP("this host has no IPv6");
+    const auto sockets = ListeningSocketsOfThisProcess();
+    const auto ours = std::ranges::find(sockets, listener.fd(), &ListeningSocket::fd);
+    QVERIFY(ours != sockets.end());
+    std::string loopback(16, '\0');
+    loopback[15] = 1;
+    for (const std::size_t wrong : {0, 5, 10, 15}) {
+      std::string other = loopback;
+      other[wrong] ^= 0x40;
+      AdmitOnly(*ours, {std::string("\x7f\0\0\1", 4), other});
+      QVERIFY(!Stranger(AF_INET6).Connect6(ours->port));
+    }
+    AdmitOnly(*ours, {std::string("\x7f\0\0\1", 4), std::string(16, 'x'), loopback});
+    QVERIFY(Stranger(AF_INET6).Connect6(ours->port));
+    Deafen(*ours);
+    QVERIFY(!Stranger(AF_INET6).Connect6(ours->port));
+  }
+
+  void Owner_ShutsThePortWhenNobodyComes() {
+    const auto context = UcxContext::Open("lo");
+    QVERIFY(context.ok());
+    const auto progress = UcxProgress::Start(std::chrono::milliseconds(30));
+    QVERIFY(progress.ok());
+    const std::size_t before = ListeningSocketsOfThisProcess().size();
+    auto memory = UcxMemory::Allocate(4096);
+    QVERIFY(memory.ok());
+    auto target = UcxTarget::Open(*context, *memory, nullptr, {}, Rights::kReadWrite);
+    QVERIFY(target.ok());
+    QCOMPARE(ListeningSocketsOfThisProcess().size(), before + 1);
+    QVERIFY((*progress)->Add(*target).ok());
+    QVERIFY(testing::Eventually([&] { return ListeningSocketsOfThisProcess().size() == before; }));
   }
 
   // The library catches SIGHUP when it is loaded, but `onepiece up --foreground` must end with its

@@ -41,20 +41,43 @@ std::vector<std::byte> Guarded(std::span<const std::byte> bytes) {
 void Texts(std::string_view bytes) {
   if (const auto hello = UcxHello::Parse(bytes); hello.ok())
     ONEPIECE_CHECK(hello->Serialize() == bytes);
+  if (const auto answer = UcxAnswerToHello::Parse(bytes); answer.ok())
+    ONEPIECE_CHECK(answer->Serialize() == bytes);
   if (const auto details = UcxDetails::Parse(bytes); details.ok())
     ONEPIECE_CHECK(details->Serialize() == bytes);
-  (void)CheckUcxOffer({.backend = kUcxBackend, .peer = {}, .details = std::string(bytes)});
+  const auto offer =
+      UcxOffer::Parse({.backend = kUcxBackend, .peer = {}, .details = std::string(bytes)});
+  if (offer.ok()) ONEPIECE_CHECK(offer->Serialize() == bytes);
 }
 
-void ToOwner(Input input) {
+/// `header` and `payload` as the peer seals them.
+struct Sealed {
+  Sealed(UcxSealer& sealer, std::span<const std::byte> header, std::span<const std::byte> clear)
+      : payload(Guarded(clear)) {
+    const UcxSealedHeader sealed = sealer.Seal(
+        header.first(std::min(header.size(), kUcxMaxHeaderBytes)), clear, payload.data());
+    head = Guarded(std::span(sealed.bytes).first(sealed.size));
+  }
+  std::vector<std::byte> payload;
+  std::vector<std::byte> head;
+};
+
+void ToOwner(Input input, FrameProtection protection) {
   // The memory is as large as the region, so that AddressSanitizer sees the first byte outside.
   const std::unique_ptr<std::uint64_t[]> memory(new std::uint64_t[kRegionBytes / 8]());
   const std::span region(reinterpret_cast<std::byte*>(memory.get()), kRegionBytes);
-  const UcxHello hello{.key = 1, .length_bytes = kRegionBytes, .address = "fuzz"};
-  UcxSession session(hello, region, Rights::kReadWrite);
-  if (input.Byte() < 250) ONEPIECE_CHECK(session.Judge(hello.Serialize()) == UcxVerdict::kWelcome);
-  ONEPIECE_CHECK(session.Judge(hello.Serialize()) == UcxVerdict::kWrongRegion ||
-                 !session.refused());
+  const UcxAgreement agreement{.offer_secret = std::string(kUcxSecretBytes, 'o'),
+                               .grant_secret = std::string(kUcxSecretBytes, 'g'),
+                               .protection = protection,
+                               .key = 1,
+                               .length_bytes = kRegionBytes,
+                               .address = "fuzz"};
+  const std::string nonce(kUcxSecretBytes, 'n');
+  const std::string hello = UcxHello{.nonce = nonce, .tag = agreement.HelloTag(nonce)}.Serialize();
+  UcxSession session(agreement, region, Rights::kReadWrite);
+  UcxSealer sealer(protection, agreement.KeyToOwner(nonce));
+  if (input.Byte() < 250) (void)session.Judge(hello);
+  const bool welcomed = session.welcomed();
   for (std::uint64_t sequence = 0; !input.empty(); ++sequence) {
     const unsigned how = input.Byte();
     std::vector<std::byte> header = Guarded(input.Take(sizeof(UcxOp)));
@@ -69,7 +92,12 @@ void ToOwner(Input input) {
     }
     const std::vector<std::byte> payload = Guarded(input.Take(input.Byte()));
     const bool refused = session.refused();
-    const auto outcome = session.Take(header, payload);
+    // Messages that nobody sealed, among the others.
+    const bool forged = how >= 250;
+    const Sealed sealed(sealer, header, payload);
+    const auto outcome =
+        forged ? session.Take(header, payload) : session.Take(sealed.head, sealed.payload);
+    ONEPIECE_CHECK(!forged || !welcomed || session.refused());
     ONEPIECE_CHECK(!refused || session.refused());
     ONEPIECE_CHECK(!session.refused() || outcome.bytes.empty());
     std::vector<std::byte> read = Guarded(outcome.bytes);
@@ -118,7 +146,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace onepiece::fabric;
   const auto bytes = std::as_bytes(std::span(data, size));
   Texts({reinterpret_cast<const char*>(data), size});
-  ToOwner(Input(bytes));
+  for (const FrameProtection protection :
+       {FrameProtection::kNone, FrameProtection::kMac, FrameProtection::kAead}) {
+    ToOwner(Input(bytes), protection);
+  }
   ToDialler(Input(bytes), 0);
   ToDialler(Input(bytes), 16);
   return 0;

@@ -1,15 +1,18 @@
 #include "cluster/fabric/ucx/ucx_fabric.h"
 
+#include <ifaddrs.h>
 #include <net/if.h>
 
 #include <algorithm>
 #include <charconv>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/process.h"
+#include "cluster/fabric/ucx/listening_sockets.h"
 #include "cluster/fabric/ucx/ucx_link.h"
 #include "cluster/fabric/ucx/ucx_target.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
@@ -20,6 +23,8 @@ namespace onepiece::fabric {
 namespace {
 
 constexpr base::Duration kConnectTimeout = std::chrono::seconds(5);
+// From the owner's answer to the peer's hello. The answer travels on the control plane first.
+constexpr base::Duration kHandshakeLimit = std::chrono::seconds(30);
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 46;
 constexpr char kAddressPrefix[] = "ucx-";
 
@@ -66,15 +71,18 @@ class UcxAccess final : public Access {
 class UcxRegion final : public Region {
  public:
   UcxRegion(std::shared_ptr<UcxContext> context, UcxProgress& progress,
-            std::shared_ptr<UcxMemory> memory, std::shared_ptr<UcxDoorbell> doorbell)
+            std::shared_ptr<UcxMemory> memory, std::shared_ptr<UcxDoorbell> doorbell,
+            FrameProtection protection)
       : context_(std::move(context)),
         progress_(progress),
+        protection_(protection),
         memory_(std::move(memory)),
         doorbell_(std::move(doorbell)) {}
   std::span<std::byte> bytes() override { return memory_->bytes(); }
 
   absl::StatusOr<std::unique_ptr<Access>> Accept(const Offer& offer, Rights rights) override {
-    ONEPIECE_RETURN_IF_ERROR(CheckUcxOffer(offer));
+    ONEPIECE_ASSIGN_OR_RETURN(const UcxOffer theirs, UcxOffer::Parse(offer));
+    ONEPIECE_RETURN_IF_ERROR(CheckSameProtection(protection_, theirs.protection));
     ONEPIECE_ASSIGN_OR_RETURN(auto watch, WatchLivingPeer(offer.peer));
     const std::uint64_t length_bytes = memory_->bytes().size();
     RemoteRegion remote{.backend = kUcxBackend,
@@ -82,12 +90,20 @@ class UcxRegion final : public Region {
                         .length_bytes = length_bytes,
                         .key = base::RandomU64(),
                         .rights = rights};
+    const std::string secret = NewUcxSecret();
     ONEPIECE_ASSIGN_OR_RETURN(auto target, UcxTarget::Open(context_, memory_, doorbell_,
-                                                           {.key = remote.key,
+                                                           {.offer_secret = theirs.secret,
+                                                            .grant_secret = secret,
+                                                            .protection = protection_,
+                                                            .key = remote.key,
                                                             .length_bytes = length_bytes,
                                                             .address = remote.address},
                                                            rights));
-    remote.details = UcxDetails{.worker_address = target->worker_address()}.Serialize();
+    if (!theirs.sources.empty()) target->AdmitOnly(theirs.sources);
+    remote.details =
+        UcxDetails{
+            .worker_address = target->worker_address(), .protection = protection_, .secret = secret}
+            .Serialize();
     ONEPIECE_RETURN_IF_ERROR(progress_.Add(target));
     return std::make_unique<UcxAccess>(progress_, std::move(target), std::move(remote), offer.peer,
                                        std::move(watch));
@@ -96,6 +112,7 @@ class UcxRegion final : public Region {
  private:
   const std::shared_ptr<UcxContext> context_;
   UcxProgress& progress_;
+  const FrameProtection protection_;
   const std::shared_ptr<UcxMemory> memory_;
   const std::shared_ptr<UcxDoorbell> doorbell_;
 };
@@ -127,12 +144,20 @@ class UcxChannel final : public Channel {
   std::unique_ptr<UcxLink> link_;  // Null once broken, when Run is not called any more.
 };
 
+// The offer must stay below its bound, so a host with very many addresses names none.
+std::vector<std::string> Sources() {
+  std::vector<std::string> addresses = AddressesOfThisHost();
+  if (addresses.size() > kUcxMaxSources) addresses.clear();
+  return addresses;
+}
+
 class UcxDialer final : public Dialer {
  public:
-  UcxDialer(std::shared_ptr<UcxContext> context, base::Clock& clock)
+  UcxDialer(std::shared_ptr<UcxContext> context, FrameProtection protection, base::Clock& clock)
       : context_(std::move(context)),
         clock_(clock),
-        offer_{.backend = kUcxBackend, .peer = SelfIdentity(), .details = SerializeUcxOffer()} {}
+        ours_{.protection = protection, .secret = NewUcxSecret(), .sources = Sources()},
+        offer_{.backend = kUcxBackend, .peer = SelfIdentity(), .details = ours_.Serialize()} {}
   const Offer& offer() const override { return offer_; }
 
   absl::StatusOr<std::unique_ptr<Channel>> Connect(const RemoteRegion& remote) override {
@@ -140,21 +165,25 @@ class UcxDialer final : public Dialer {
       return InvalidArgument("WRONG_FABRIC", "a region of " + remote.backend + ", not of ucx");
     }
     const base::MonotonicTime deadline = base::SystemClock().Now() + base::Scaled(kConnectTimeout);
-    ONEPIECE_ASSIGN_OR_RETURN(auto link, UcxLink::Connect(context_, remote, deadline));
+    ONEPIECE_ASSIGN_OR_RETURN(auto link, UcxLink::Connect(context_, ours_, remote, deadline));
     return std::make_unique<UcxChannel>(std::move(link), remote, clock_);
   }
 
  private:
   const std::shared_ptr<UcxContext> context_;
   base::Clock& clock_;
+  const UcxOffer ours_;
   const Offer offer_;
 };
 
 class UcxFabric final : public Fabric {
  public:
   UcxFabric(std::shared_ptr<UcxContext> context, std::unique_ptr<UcxProgress> progress,
-            base::Clock& clock)
-      : context_(std::move(context)), progress_(std::move(progress)), clock_(clock) {}
+            FrameProtection protection, base::Clock& clock)
+      : context_(std::move(context)),
+        progress_(std::move(progress)),
+        protection_(protection),
+        clock_(clock) {}
 
   base::Clock& clock() const override { return clock_; }
   absl::StatusOr<std::shared_ptr<Doorbell>> MakeDoorbell(std::string_view label) override {
@@ -174,18 +203,34 @@ class UcxFabric final : public Fabric {
       return InvalidArgument("BAD_REGION", "a region needs a length in whole words and a label");
     }
     ONEPIECE_ASSIGN_OR_RETURN(auto memory, UcxMemory::Allocate(length_bytes));
-    return std::make_unique<UcxRegion>(context_, *progress_, std::move(memory), std::move(bell));
+    return std::make_unique<UcxRegion>(context_, *progress_, std::move(memory), std::move(bell),
+                                       protection_);
   }
 
   absl::StatusOr<std::unique_ptr<Dialer>> Dial() override {
-    return std::make_unique<UcxDialer>(context_, clock_);
+    return std::make_unique<UcxDialer>(context_, protection_, clock_);
   }
 
  private:
   const std::shared_ptr<UcxContext> context_;
   const std::unique_ptr<UcxProgress> progress_;
+  const FrameProtection protection_;
   base::Clock& clock_;
 };
+
+// True when `devices` names loopback interfaces alone. Without names UCX takes all interfaces.
+bool IsLoopback(std::string_view devices) {
+  ifaddrs* all = nullptr;
+  if (devices.empty() || getifaddrs(&all) != 0) return false;
+  const std::string names = "," + std::string(devices) + ",";
+  bool loopback = true;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    const bool named = names.find("," + std::string(at->ifa_name) + ",") != std::string::npos;
+    if (named && (at->ifa_flags & IFF_LOOPBACK) == 0) loopback = false;
+  }
+  freeifaddrs(all);
+  return loopback;
+}
 
 absl::Status CheckInterfaces(std::string_view devices) {
   while (true) {
@@ -201,14 +246,16 @@ absl::Status CheckInterfaces(std::string_view devices) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Fabric>> OpenUcxFabric(std::string_view devices,
-                                                      base::Clock& clock,
-                                                      FrameProtection /*protection*/) {
+absl::StatusOr<std::unique_ptr<Fabric>> OpenUcxFabric(std::string_view devices, base::Clock& clock,
+                                                      FrameProtection protection) {
   if (!devices.empty()) ONEPIECE_RETURN_IF_ERROR(CheckInterfaces(devices));
+  if (protection == FrameProtection::kDefault) {
+    protection = IsLoopback(devices) ? FrameProtection::kNone : FrameProtection::kMac;
+  }
   ONEPIECE_ASSIGN_OR_RETURN(auto context,
                             UcxContext::Open(devices.empty() ? "all" : std::string(devices)));
-  ONEPIECE_ASSIGN_OR_RETURN(auto progress, UcxProgress::Start());
-  return std::make_unique<UcxFabric>(std::move(context), std::move(progress), clock);
+  ONEPIECE_ASSIGN_OR_RETURN(auto progress, UcxProgress::Start(base::Scaled(kHandshakeLimit)));
+  return std::make_unique<UcxFabric>(std::move(context), std::move(progress), protection, clock);
 }
 
 }  // namespace onepiece::fabric

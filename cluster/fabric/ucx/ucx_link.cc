@@ -1,9 +1,9 @@
 #include "cluster/fabric/ucx/ucx_link.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "cluster/base/hmac.h"
 #include "cluster/base/status.h"
 
 namespace onepiece::fabric {
@@ -29,13 +29,22 @@ absl::Status WrongRegion(const char* what) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<UcxLink>> UcxLink::Connect(std::shared_ptr<UcxContext> context,
+                                                          const UcxOffer& offer,
                                                           const RemoteRegion& remote,
                                                           base::MonotonicTime deadline) {
   ONEPIECE_ASSIGN_OR_RETURN(const UcxDetails details, UcxDetails::Parse(remote.details));
+  ONEPIECE_RETURN_IF_ERROR(CheckSameProtection(offer.protection, details.protection));
   ONEPIECE_ASSIGN_OR_RETURN(auto worker, UcxWorker::Create(std::move(context)));
+  // The owner answers on our own connection. Nobody else has to reach this worker.
+  worker->StopAccepting();
   std::unique_ptr<UcxLink> link(new UcxLink(std::move(worker)));
   link->deadline_ = deadline;
-  const absl::Status dialled = link->Dial(remote, details);
+  const absl::Status dialled = link->Dial(details, {.offer_secret = offer.secret,
+                                                    .grant_secret = details.secret,
+                                                    .protection = details.protection,
+                                                    .key = remote.key,
+                                                    .length_bytes = remote.length_bytes,
+                                                    .address = remote.address});
   if (absl::IsUnavailable(dialled)) {
     return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE", base::Message(dialled));
   }
@@ -65,7 +74,7 @@ UcxLink::~UcxLink() {
   if (sending_ != nullptr) ucp_request_free(sending_);
 }
 
-absl::Status UcxLink::Dial(const RemoteRegion& remote, const UcxDetails& details) {
+absl::Status UcxLink::Dial(const UcxDetails& details, const UcxAgreement& agreement) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -77,24 +86,32 @@ absl::Status UcxLink::Dial(const RemoteRegion& remote, const UcxDetails& details
     endpoint_ = nullptr;
     return Broken("cannot reach the region's owner", status);
   }
-  hello_ =
-      UcxHello{.key = remote.key, .length_bytes = remote.length_bytes, .address = remote.address}
-          .Serialize();
+  const std::string nonce = NewUcxSecret();
+  hello_ = UcxHello{.nonce = nonce, .tag = agreement.HelloTag(nonce)}.Serialize();
   ucp_request_param_t send{};
   send.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   send.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
   ONEPIECE_RETURN_IF_ERROR(Await(
       ucp_am_send_nbx(endpoint_, kUcxHello, hello_.data(), hello_.size(), nullptr, 0, &send)));
-  for (int idle = 0; verdict_ == UcxVerdict{};) ONEPIECE_RETURN_IF_ERROR(Step(idle));
-  switch (verdict_) {
-    case UcxVerdict::kWelcome:
-      return absl::OkStatus();
-    case UcxVerdict::kWrongVersion:
-      return WrongRegion("the region's owner speaks another version of the protocol");
-    case UcxVerdict::kWrongRegion:
-      break;
+  for (int idle = 0; !answer_.has_value();) ONEPIECE_RETURN_IF_ERROR(Step(idle));
+  return Meet(agreement, nonce);
+}
+
+absl::Status UcxLink::Meet(const UcxAgreement& agreement, const std::string& nonce) {
+  const auto answer = UcxAnswerToHello::Parse(*answer_);
+  if (!answer.ok() || answer->verdict == UcxVerdict::kWrongVersion) {
+    return WrongRegion("the region's owner speaks another version of the protocol");
   }
-  return WrongRegion("the owner does not know this region, key or length, or it is taken");
+  if (answer->verdict != UcxVerdict::kWelcome) {
+    return WrongRegion("the owner does not know this region, key or length, or it is taken");
+  }
+  if (!base::EqualSecrets(answer->tag, agreement.WelcomeTag(nonce))) {
+    return WrongRegion("who answers at the region's address is not its owner");
+  }
+  sealer_.emplace(agreement.protection, agreement.KeyToOwner(nonce));
+  opener_.emplace(agreement.protection, agreement.KeyToDialler(nonce));
+  if (sealer_->encrypts()) encrypted_.resize(kUcxChunkBytes);
+  return absl::OkStatus();
 }
 
 void UcxLink::OnFailure(void* self, ucp_ep_h /*endpoint*/, ucs_status_t status) {
@@ -104,20 +121,22 @@ void UcxLink::OnFailure(void* self, ucp_ep_h /*endpoint*/, ucs_status_t status) 
 ucs_status_t UcxLink::OnVerdict(void* self, const void* header, std::size_t header_length,
                                 void* /*data*/, std::size_t /*length*/,
                                 const ucp_am_recv_param_t* /*param*/) {
-  UcxVerdict verdict = UcxVerdict::kWrongVersion;
-  if (header_length == sizeof verdict) std::memcpy(&verdict, header, sizeof verdict);
-  static_cast<UcxLink*>(self)->verdict_ = verdict;
+  auto& link = *static_cast<UcxLink*>(self);
+  if (!link.answer_.has_value())
+    link.answer_.emplace(static_cast<const char*>(header), header_length);
   return UCS_OK;
 }
 
 ucs_status_t UcxLink::OnAnswer(void* self, const void* header, std::size_t header_length,
                                void* data, std::size_t length, const ucp_am_recv_param_t* param) {
   auto& link = *static_cast<UcxLink*>(self);
-  const bool whole = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
-  if (!whole || !link.chain_.Take({static_cast<const std::byte*>(header), header_length},
-                                  {static_cast<const std::byte*>(data), length})) {
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 || !link.opener_.has_value()) {
     link.refused_ = true;
+    return UCS_OK;
   }
+  const auto frame = link.opener_->Open({static_cast<const std::byte*>(header), header_length},
+                                        {static_cast<const std::byte*>(data), length});
+  if (!frame.has_value() || !link.chain_.Take(frame->header, frame->payload)) link.refused_ = true;
   return UCS_OK;
 }
 
@@ -137,9 +156,9 @@ absl::Status UcxLink::Execute(std::span<const Op> chain, base::MonotonicTime dea
 
 absl::Status UcxLink::Post(const Op& op, std::size_t index) {
   const std::uint64_t size = op.size_bytes();
-  header_.index = index;
-  header_.compare = op.compare;
-  header_.value = op.value;
+  op_.index = index;
+  op_.compare = op.compare;
+  op_.value = op.value;
   switch (op.kind) {
     case Op::Kind::kWrite: {
       std::uint64_t offset = op.offset;
@@ -201,18 +220,20 @@ absl::Status UcxLink::Write(UcxKind kind, std::uint64_t offset, std::span<const 
 // Returns once the socket has the bytes, so that the next operation goes behind them.
 absl::Status UcxLink::Send(UcxKind kind, std::uint64_t offset, std::uint64_t length_bytes,
                            std::span<const std::byte> payload) {
-  header_.sequence = sequence_++;
-  header_.chain = chain_.number();
-  header_.kind = kind;
-  header_.offset = offset;
-  header_.length_bytes = length_bytes;
+  op_.sequence = sequence_++;
+  op_.chain = chain_.number();
+  op_.kind = kind;
+  op_.offset = offset;
+  op_.length_bytes = length_bytes;
+  header_ = sealer_->Seal(std::as_bytes(std::span(&op_, 1)), payload, encrypted_.data());
+  if (sealer_->encrypts()) payload = std::span(encrypted_).first(payload.size());
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   // EAGER keeps header and payload in one message. The owner refuses a rendezvous, whose payload it
   // would have to fetch.
   params.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY;
-  return Await(ucp_am_send_nbx(endpoint_, kUcxOp, &header_, sizeof header_, payload.data(),
-                               payload.size(), &params));
+  return Await(ucp_am_send_nbx(endpoint_, kUcxOp, header_.bytes.data(), header_.size,
+                               payload.data(), payload.size(), &params));
 }
 
 absl::Status UcxLink::Await(ucs_status_ptr_t request) {

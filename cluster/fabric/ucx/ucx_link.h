@@ -4,10 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/ucx/ucx_seal.h"
 #include "cluster/fabric/ucx/ucx_session.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 #include "cluster/fabric/ucx/ucx_worker.h"
@@ -22,9 +25,12 @@ namespace onepiece::fabric {
 class UcxLink {
  public:
   /// Introduces itself and waits for the owner's verdict, at most until `deadline` of real time.
+  /// `offer` is what the owner has accepted.
   ///
-  /// Errors: INVALID_ARGUMENT (WRONG_REGION), UNAVAILABLE (PEER_GONE), DEADLINE_EXCEEDED.
+  /// Errors: INVALID_ARGUMENT (WRONG_REGION, PROTECTION_DIFFERS), UNAVAILABLE (PEER_GONE),
+  /// DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<UcxLink>> Connect(std::shared_ptr<UcxContext> context,
+                                                          const UcxOffer& offer,
                                                           const RemoteRegion& remote,
                                                           base::MonotonicTime deadline);
   ~UcxLink();
@@ -40,7 +46,9 @@ class UcxLink {
 
  private:
   explicit UcxLink(std::unique_ptr<UcxWorker> worker);
-  absl::Status Dial(const RemoteRegion& remote, const UcxDetails& details);
+  absl::Status Dial(const UcxDetails& details, const UcxAgreement& agreement);
+  /// Judges the owner's answer to the hello.
+  absl::Status Meet(const UcxAgreement& agreement, const std::string& nonce);
   static void OnFailure(void* self, ucp_ep_h endpoint, ucs_status_t status);
   static ucs_status_t OnVerdict(void* self, const void* header, std::size_t header_length,
                                 void* data, std::size_t length, const ucp_am_recv_param_t* param);
@@ -58,12 +66,17 @@ class UcxLink {
   const std::unique_ptr<UcxWorker> worker_;
   ucp_ep_h endpoint_ = nullptr;
   ucs_status_t failure_ = UCS_OK;
-  UcxVerdict verdict_{};  // None yet.
+  std::optional<std::string> answer_;  // To the hello.
   base::MonotonicTime deadline_{};
   void* sending_ = nullptr;  // The request under way, if one is.
   std::string hello_;        // UCX may look at it until it is sent.
-  UcxOp header_;             // Of the operation being sent; UCX may look at it until it is.
-  UcxChain chain_;           // Being executed.
+  UcxOp op_;                 // Being sent.
+  // The operation as it travels; UCX may look at it until it is sent.
+  UcxSealedHeader header_;
+  std::vector<std::byte> encrypted_;
+  std::optional<UcxSealer> sealer_;  // Empty until the owner has welcomed us, as opener_.
+  std::optional<UcxOpener> opener_;
+  UcxChain chain_;  // Being executed.
   std::uint64_t sequence_ = 0;
   bool refused_ = false;  // The owner does not want to execute the chain.
   std::uint64_t work_requests_ = 0;

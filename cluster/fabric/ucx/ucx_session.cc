@@ -4,31 +4,49 @@
 #include <atomic>
 #include <cstring>
 
+#include "cluster/base/hmac.h"
+
 namespace onepiece::fabric {
 
-UcxVerdict UcxSession::Judge(std::string_view bytes) {
+std::optional<UcxAnswerToHello> UcxSession::Judge(std::string_view bytes) {
   const auto hello = UcxHello::Parse(bytes);
-  if (!hello.ok() || hello->version != expected_.version) return UcxVerdict::kWrongVersion;
-  const bool knows = hello->key == expected_.key && hello->address == expected_.address &&
-                     hello->length_bytes == expected_.length_bytes;
-  // The worker serves one peer. A second one could not be fenced without the first.
-  if (!knows || welcomed_) return UcxVerdict::kWrongRegion;
-  welcomed_ = true;
-  return UcxVerdict::kWelcome;
+  if (!hello.ok() || hello->version != kUcxProtocolVersion) {
+    return RefuseHello(UcxVerdict::kWrongVersion);
+  }
+  if (welcomed() || !base::EqualSecrets(hello->tag, agreement_.HelloTag(hello->nonce))) {
+    return RefuseHello(UcxVerdict::kWrongRegion);
+  }
+  opener_.emplace(agreement_.protection, agreement_.KeyToOwner(hello->nonce));
+  sealer_.emplace(agreement_.protection, agreement_.KeyToDialler(hello->nonce));
+  return UcxAnswerToHello{.verdict = UcxVerdict::kWelcome,
+                          .tag = agreement_.WelcomeTag(hello->nonce)};
+}
+
+std::optional<UcxAnswerToHello> UcxSession::RefuseHello(UcxVerdict verdict) {
+  if (refused_hellos_ == kUcxMaxRefusals) return std::nullopt;
+  ++refused_hellos_;
+  return UcxAnswerToHello{.verdict = verdict, .tag = {}};
+}
+
+UcxSealedHeader UcxSession::Seal(const UcxAnswer& answer, std::span<std::byte> bytes) {
+  return sealer_->Seal(std::as_bytes(std::span(&answer, 1)), bytes, bytes.data());
 }
 
 UcxSession::Outcome UcxSession::Take(std::span<const std::byte> header,
                                      std::span<const std::byte> payload) {
+  if (!welcomed()) return {};
+  const auto frame = opener_->Open(header, payload);
   UcxOp op;
-  if (header.size() != sizeof op) {
+  if (!frame.has_value() || frame->header.size() != sizeof op) {
+    const bool first = !refused_;
     Refuse();
-    return {};
+    return {.op = op, .answers = first};  // As if it were an end.
   }
-  std::memcpy(&op, header.data(), sizeof op);
-  if (!Allowed(op, payload.size())) Refuse();
+  std::memcpy(&op, frame->header.data(), sizeof op);
+  if (!Allowed(op, frame->payload.size())) Refuse();
   ++next_sequence_;
   if (refused_) return {.op = op, .answers = op.kind == UcxKind::kEnd};
-  return Execute(op, payload);
+  return Execute(op, frame->payload);
 }
 
 bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
@@ -39,8 +57,7 @@ bool UcxSession::Allowed(const UcxOp& op, std::uint64_t payload_bytes) const {
   const std::uint64_t word = sizeof(std::uint64_t);
   const bool whole_words = op.offset % word == 0 && op.length_bytes % word == 0;
   const bool reads = op.kind == UcxKind::kRead || op.kind == UcxKind::kEnd;
-  return welcomed_ && op.sequence == next_sequence_ && inside &&
-         (reads || rights_ == Rights::kReadWrite) &&
+  return op.sequence == next_sequence_ && inside && (reads || rights_ == Rights::kReadWrite) &&
          payload_bytes == (writes ? op.length_bytes : 0) &&
          (op.kind != UcxKind::kWriteWords || whole_words) &&
          (!atomic || (whole_words && op.length_bytes == word)) && op.kind >= UcxKind::kWrite &&

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "cluster/fabric/fabric.h"
+#include "cluster/fabric/ucx/ucx_seal.h"
 #include "cluster/fabric/ucx/ucx_wire.h"
 
 namespace onepiece::fabric {
@@ -19,11 +21,15 @@ namespace onepiece::fabric {
 /// Threading: one thread at a time.
 class UcxSession {
  public:
-  /// The peer is welcome when its hello equals `expected`. Borrows the region's memory.
-  UcxSession(UcxHello expected, std::span<std::byte> region, Rights rights)
-      : expected_(std::move(expected)), region_(region), rights_(rights) {}
+  /// Borrows the region's memory.
+  UcxSession(UcxAgreement agreement, std::span<std::byte> region, Rights rights)
+      : agreement_(std::move(agreement)), region_(region), rights_(rights) {}
 
-  UcxVerdict Judge(std::string_view hello);
+  /// The peer is welcome when its hello shows that it knows the agreement. Only one ever is: a
+  /// second one could not be fenced without the first. nullopt: no answer, because too many hellos
+  /// were wrong.
+  std::optional<UcxAnswerToHello> Judge(std::string_view hello);
+  [[nodiscard]] bool welcomed() const { return opener_.has_value(); }
 
   /// What the owner has to do after an operation.
   struct Outcome {
@@ -34,20 +40,27 @@ class UcxSession {
     std::span<const std::byte> bytes;
   };
   /// Executes an operation. After the first that breaks the rules it executes nothing more and
-  /// answers only ends, so that the peer need not wait for its deadline.
+  /// answers only ends, so that the peer need not wait for its deadline. A message that is not the
+  /// peer's next frame breaks the rules too; it is answered once, and nothing after it.
   Outcome Take(std::span<const std::byte> header, std::span<const std::byte> payload);
   /// The peer has broken the rules outside of its operations.
   void Refuse() { refused_ = true; }
   [[nodiscard]] bool refused() const { return refused_; }
+  /// Seals an answer, and encrypts `bytes` in place if the protection says so. Answers must be sent
+  /// in the order in which they are sealed. REQUIRES: welcomed().
+  UcxSealedHeader Seal(const UcxAnswer& answer, std::span<std::byte> bytes);
 
  private:
   [[nodiscard]] bool Allowed(const UcxOp& op, std::uint64_t payload_bytes) const;
   Outcome Execute(const UcxOp& op, std::span<const std::byte> payload);
+  std::optional<UcxAnswerToHello> RefuseHello(UcxVerdict verdict);
 
-  const UcxHello expected_;
+  const UcxAgreement agreement_;
   const std::span<std::byte> region_;
   const Rights rights_;
-  bool welcomed_ = false;
+  int refused_hellos_ = 0;
+  std::optional<UcxOpener> opener_;  // Empty until the peer is welcome, as sealer_.
+  std::optional<UcxSealer> sealer_;
   bool refused_ = false;
   std::uint64_t next_sequence_ = 0;
   std::uint64_t old_value_ = 0;  // Outcome::bytes of an atomic operation.

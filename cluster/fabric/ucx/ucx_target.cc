@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -42,25 +43,30 @@ void UcxDoorbell::Ring() {
 absl::StatusOr<std::shared_ptr<UcxTarget>> UcxTarget::Open(std::shared_ptr<UcxContext> context,
                                                            std::shared_ptr<UcxMemory> memory,
                                                            std::shared_ptr<UcxDoorbell> doorbell,
-                                                           UcxHello expected, Rights rights) {
+                                                           UcxAgreement agreement, Rights rights) {
   ONEPIECE_ASSIGN_OR_RETURN(auto worker, UcxWorker::Create(std::move(context)));
   ONEPIECE_ASSIGN_OR_RETURN(std::string address, worker->Address());
   return std::shared_ptr<UcxTarget>(new UcxTarget(std::move(worker), std::move(memory),
-                                                  std::move(doorbell), std::move(expected),
-                                                  rights, std::move(address)));
+                                                  std::move(doorbell), std::move(agreement), rights,
+                                                  std::move(address)));
 }
 
 UcxTarget::UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemory> memory,
-                     std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected,
-                     Rights rights, std::string worker_address)
+                     std::shared_ptr<UcxDoorbell> doorbell, UcxAgreement agreement, Rights rights,
+                     std::string worker_address)
     : memory_(std::move(memory)),
       doorbell_(std::move(doorbell)),
       worker_address_(std::move(worker_address)),
       fd_(worker->fd()),
       worker_(std::move(worker)),
-      session_(std::move(expected), memory_->bytes(), rights) {
+      session_(std::move(agreement), memory_->bytes(), rights) {
   worker_->Handle(kUcxHello, OnHello, this);
   worker_->Handle(kUcxOp, OnOp, this);
+}
+
+void UcxTarget::AdmitOnly(const std::vector<std::string>& sources) {
+  const base::MutexLock lock(mutex_);
+  if (worker_ != nullptr) worker_->AdmitOnly(sources);
 }
 
 bool UcxTarget::Progress() {
@@ -76,6 +82,11 @@ bool UcxTarget::flooded() {
   return flooded_;
 }
 
+bool UcxTarget::welcomed() {
+  const base::MutexLock lock(mutex_);
+  return peer_ != nullptr;
+}
+
 void UcxTarget::Close() {
   const base::MutexLock lock(mutex_);
   // The worker goes first, because it may read the replies until it is gone.
@@ -89,10 +100,17 @@ ucs_status_t UcxTarget::OnHello(void* self, const void* header, std::size_t head
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
+  const auto answer = target.session_.Judge({static_cast<const char*>(header), header_length});
+  if (!answer.has_value()) return UCS_OK;
+  if (answer->verdict == UcxVerdict::kWelcome) {
+    target.peer_ = param->reply_ep;
+    // The port has done its work. From now on nobody else gets as far as UCX.
+    if (target.worker_ != nullptr) target.worker_->StopAccepting();
+  }
   Reply* const reply = target.NewReply({});
   if (reply == nullptr) return UCS_OK;
-  reply->verdict = target.session_.Judge({static_cast<const char*>(header), header_length});
-  target.Send(*reply, param->reply_ep, kUcxVerdict, &reply->verdict, sizeof reply->verdict);
+  reply->verdict = answer->Serialize();
+  target.Send(*reply, param->reply_ep, kUcxVerdict, reply->verdict.data(), reply->verdict.size());
   return UCS_OK;
 }
 
@@ -100,10 +118,10 @@ ucs_status_t UcxTarget::OnOp(void* self, const void* header, std::size_t header_
                              std::size_t length, const ucp_am_recv_param_t* param) {
   auto& target = *static_cast<UcxTarget*>(self);
   target.mutex_.AssertHeld();
-  if (target.flooded_) return UCS_OK;
-  const bool whole = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 &&
-                     (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
-  if (!whole) {
+  const bool from_peer =
+      (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0 && param->reply_ep == target.peer_;
+  if (target.flooded_ || !from_peer) return UCS_OK;
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     target.session_.Refuse();
     return UCS_OK;
   }
@@ -130,12 +148,13 @@ void UcxTarget::Answer(const UcxOp& op, ucp_ep_h peer, std::uint64_t offset,
                        std::vector<std::byte> data) {
   Reply* const reply = NewReply(std::move(data));
   if (reply == nullptr) return;
-  reply->header = {.chain = op.chain,
-                   .index = op.index,
-                   .offset = offset,
-                   .kind = op.kind,
-                   .refused = session_.refused() ? 1U : 0U};
-  Send(*reply, peer, kUcxAnswer, &reply->header, sizeof reply->header);
+  reply->header = session_.Seal({.chain = op.chain,
+                                 .index = op.index,
+                                 .offset = offset,
+                                 .kind = op.kind,
+                                 .refused = session_.refused() ? 1U : 0U},
+                                reply->data);
+  Send(*reply, peer, kUcxAnswer, reply->header.bytes.data(), reply->header.size);
 }
 
 UcxTarget::Reply* UcxTarget::NewReply(std::vector<std::byte> data) {
@@ -190,7 +209,7 @@ absl::StatusOr<std::shared_ptr<UcxMemory>> UcxMemory::Allocate(std::uint64_t len
 
 UcxMemory::~UcxMemory() { munmap(base_, length_bytes_); }
 
-absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start() {
+absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(base::Duration handshake_limit) {
   const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event wake{.events = EPOLLIN, .data = {.fd = wake_fd}};
@@ -201,11 +220,14 @@ absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start() {
     return base::MakeError(absl::StatusCode::kResourceExhausted, "UCX_EXHAUSTED",
                            std::string("no descriptors: ") + std::strerror(error));
   }
-  return std::unique_ptr<UcxProgress>(new UcxProgress(epoll_fd, wake_fd));
+  return std::unique_ptr<UcxProgress>(new UcxProgress(handshake_limit, epoll_fd, wake_fd));
 }
 
-UcxProgress::UcxProgress(int epoll_fd, int wake_fd)
-    : epoll_fd_(epoll_fd), wake_fd_(wake_fd), thread_([this] { Run(); }) {}
+UcxProgress::UcxProgress(base::Duration handshake_limit, int epoll_fd, int wake_fd)
+    : handshake_limit_(handshake_limit),
+      epoll_fd_(epoll_fd),
+      wake_fd_(wake_fd),
+      thread_([this] { Run(); }) {}
 
 UcxProgress::~UcxProgress() {
   stopping_.store(true);
@@ -223,6 +245,7 @@ absl::Status UcxProgress::Add(std::shared_ptr<UcxTarget> target) {
                            std::string("epoll_ctl: ") + std::strerror(errno));
   }
   targets_[target->fd()] = target;
+  handshakes_.push_back({base::SystemClock().Now() + handshake_limit_, target});
   // A worker's descriptor tells of events only once it has been progressed and armed.
   fresh_.push_back(std::move(target));
   eventfd_write(wake_fd_, 1);
@@ -250,6 +273,31 @@ void UcxProgress::Run() {
     // there.
     Collect(/*wait=*/busy.empty(), busy);
     std::erase_if(busy, [this](const auto& target) { return !Move(target); });
+    EndHandshakes();
+  }
+}
+
+int UcxProgress::NextHandshakeEnd() {
+  const base::MutexLock lock(mutex_);
+  if (handshakes_.empty()) return -1;
+  const base::Duration left = handshakes_.front().end - base::SystemClock().Now();
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 60'000));
+}
+
+void UcxProgress::EndHandshakes() {
+  std::vector<std::shared_ptr<UcxTarget>> ended;
+  {
+    const base::MutexLock lock(mutex_);
+    const base::MonotonicTime now = base::SystemClock().Now();
+    for (; !handshakes_.empty() && handshakes_.front().end <= now; handshakes_.pop_front()) {
+      if (auto target = handshakes_.front().target.lock()) ended.push_back(std::move(target));
+    }
+  }
+  for (const auto& target : ended) {
+    if (target->welcomed()) continue;
+    spdlog::info("op=ucx_close_port reason=NOBODY_CAME");
+    Remove(*target);
   }
 }
 
@@ -269,7 +317,8 @@ std::uint64_t UcxProgress::flooded_peers() { return the_flooded_peers; }
 
 void UcxProgress::Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& busy) {
   std::array<epoll_event, 64> events;
-  const int count = epoll_wait(epoll_fd_, events.data(), events.size(), wait ? -1 : 0);
+  const int limit = wait ? NextHandshakeEnd() : 0;
+  const int count = epoll_wait(epoll_fd_, events.data(), events.size(), limit);
   const auto add = [&busy](std::shared_ptr<UcxTarget> target) {
     if (std::ranges::find(busy, target) == busy.end()) busy.push_back(std::move(target));
   };

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -57,25 +58,29 @@ class UcxMemory {
 /// Threading: thread-safe.
 class UcxTarget {
  public:
-  /// `doorbell` may be null. A peer is welcome when its hello equals `expected`.
+  /// `doorbell` may be null. A peer is welcome when it knows `agreement`.
   static absl::StatusOr<std::shared_ptr<UcxTarget>> Open(std::shared_ptr<UcxContext> context,
                                                          std::shared_ptr<UcxMemory> memory,
                                                          std::shared_ptr<UcxDoorbell> doorbell,
-                                                         UcxHello expected, Rights rights);
+                                                         UcxAgreement agreement, Rights rights);
   [[nodiscard]] const std::string& worker_address() const { return worker_address_; }
   [[nodiscard]] int fd() const { return fd_; }
+  /// As UcxWorker::AdmitOnly.
+  void AdmitOnly(const std::vector<std::string>& sources);
   /// Executes some of the operations that have arrived. Returns true when there are more. False
   /// means that fd() becomes readable with the next one, or that the target is closed or flooded.
   bool Progress();
   /// Whether the peer has left more answers than kUcxReplyBytes lying here. Nothing more of it is
   /// executed. UcxProgress closes such a target.
   [[nodiscard]] bool flooded();
+  /// Whether the peer has shown that it is the one that was let in.
+  [[nodiscard]] bool welcomed();
   /// The fence.
   void Close();
 
  private:
   UcxTarget(std::unique_ptr<UcxWorker> worker, std::shared_ptr<UcxMemory> memory,
-            std::shared_ptr<UcxDoorbell> doorbell, UcxHello expected, Rights rights,
+            std::shared_ptr<UcxDoorbell> doorbell, UcxAgreement agreement, Rights rights,
             std::string worker_address);
   // UCX calls these handlers inside Progress and Close, which hold mutex_.
   static ucs_status_t OnHello(void* self, const void* header, std::size_t header_length, void* data,
@@ -87,8 +92,8 @@ class UcxTarget {
   struct Reply {
     UcxTarget* target = nullptr;
     std::list<Reply>::iterator self;
-    UcxAnswer header;
-    UcxVerdict verdict{};
+    UcxSealedHeader header;
+    std::string verdict;
     std::vector<std::byte> data;
   };
   /// What a reply counts against kUcxReplyBytes: its bytes, and what it costs without any.
@@ -113,14 +118,18 @@ class UcxTarget {
   bool flooded_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<UcxWorker> worker_ ABSL_GUARDED_BY(mutex_);  // Null: closed.
   UcxSession session_ ABSL_GUARDED_BY(mutex_);
+  // The way back to the peer that was welcomed; null before. Others may connect until then, and
+  // what they send is dropped.
+  ucp_ep_h peer_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-/// The thread that moves the targets of one fabric. It sleeps while no peer sends.
+/// The thread that moves the targets of one fabric. It sleeps while no peer sends. It closes a
+/// target whose peer has not been welcomed within a time, so that its port is open no longer.
 ///
 /// Threading: thread-safe.
 class UcxProgress {
  public:
-  static absl::StatusOr<std::unique_ptr<UcxProgress>> Start();
+  static absl::StatusOr<std::unique_ptr<UcxProgress>> Start(base::Duration handshake_limit);
   ~UcxProgress();
   UcxProgress(const UcxProgress&) = delete;
   UcxProgress& operator=(const UcxProgress&) = delete;
@@ -132,17 +141,27 @@ class UcxProgress {
   [[nodiscard]] static std::uint64_t flooded_peers();
 
  private:
-  UcxProgress(int epoll_fd, int wake_fd);
+  UcxProgress(base::Duration handshake_limit, int epoll_fd, int wake_fd);
   void Run();
   bool Move(const std::shared_ptr<UcxTarget>& target);
   void Collect(bool wait, std::vector<std::shared_ptr<UcxTarget>>& busy);
+  /// Milliseconds until the next handshake ends; -1 when none is under way.
+  int NextHandshakeEnd();
+  void EndHandshakes();
 
+  /// A target and the time, of the real clock, by which its peer must be welcome.
+  struct Handshake {
+    base::MonotonicTime end;
+    std::weak_ptr<UcxTarget> target;
+  };
+  const base::Duration handshake_limit_;
   const int epoll_fd_;
   const int wake_fd_;
   std::atomic<bool> stopping_{false};
   base::Mutex mutex_;
   std::map<int, std::shared_ptr<UcxTarget>> targets_ ABSL_GUARDED_BY(mutex_);  // By fd.
   std::vector<std::shared_ptr<UcxTarget>> fresh_ ABSL_GUARDED_BY(mutex_);  // Not progressed yet.
+  std::deque<Handshake> handshakes_ ABSL_GUARDED_BY(mutex_);               // The earliest first.
   std::thread thread_;
 };
 

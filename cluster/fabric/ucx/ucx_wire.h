@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/fabric/fabric.h"
@@ -12,37 +13,65 @@ namespace onepiece::fabric {
 
 inline constexpr char kUcxBackend[] = "ucx";
 /// Grows with every change of the messages. The owner refuses peers of another version.
-inline constexpr std::uint64_t kUcxProtocolVersion = 1;
+inline constexpr std::uint64_t kUcxProtocolVersion = 2;
+
+inline constexpr std::size_t kUcxSecretBytes = 32;
+inline constexpr std::size_t kUcxMaxSources = 64;
+/// A new secret, or a new nonce.
+std::string NewUcxSecret();
 
 /// RemoteRegion::details of this backend: UCX reaches the owner with them.
 struct UcxDetails {
   std::string worker_address;  ///< The address of the worker that serves this peer alone.
+  FrameProtection protection = FrameProtection::kNone;
+  std::string secret;  ///< UcxAgreement::grant_secret.
 
   [[nodiscard]] std::string Serialize() const;
-  /// UCX trusts these bytes, so they carry a check against damage. They have none against malice.
+  /// UCX trusts these bytes, so they carry a check against damage. Against malice the control plane
+  /// protects them.
   ///
   /// Errors: INVALID_ARGUMENT (WRONG_REGION).
   static absl::StatusOr<UcxDetails> Parse(std::string_view bytes);
 };
 
 /// Offer::details.
-std::string SerializeUcxOffer();
-/// Errors: INVALID_ARGUMENT (WRONG_FABRIC: the offer is of another backend or protocol version).
-absl::Status CheckUcxOffer(const Offer& offer);
+struct UcxOffer {
+  FrameProtection protection = FrameProtection::kNone;
+  std::string secret;  ///< UcxAgreement::offer_secret.
+  /// Where the dialler may come from: IP addresses of 4 or 16 bytes. None: from anywhere.
+  std::vector<std::string> sources;
 
-/// The first message of a peer. It names the region to which the peer wants to connect.
+  [[nodiscard]] std::string Serialize() const;
+  /// Errors: INVALID_ARGUMENT (WRONG_FABRIC: the offer is of another backend or protocol version).
+  static absl::StatusOr<UcxOffer> Parse(const Offer& offer);
+};
+
+/// Both ends of a connection protect its frames alike, so that no end is talked into less.
+///
+/// Errors: INVALID_ARGUMENT (PROTECTION_DIFFERS).
+absl::Status CheckSameProtection(FrameProtection ours, FrameProtection theirs);
+
+/// The first message of a peer. The region is not named: a worker serves one peer in one region,
+/// and the tag depends on both.
 struct UcxHello {
   std::uint64_t version = kUcxProtocolVersion;
-  std::uint64_t key = 0;
-  std::uint64_t length_bytes = 0;
-  std::string address;
+  std::string nonce;
+  std::string tag;  ///< UcxAgreement::HelloTag.
 
   [[nodiscard]] std::string Serialize() const;
   static absl::StatusOr<UcxHello> Parse(std::string_view bytes);
 };
 
-/// The answer to UcxHello.
 enum class UcxVerdict : std::uint64_t { kWelcome = 1, kWrongVersion = 2, kWrongRegion = 3 };
+
+/// The answer to UcxHello.
+struct UcxAnswerToHello {
+  UcxVerdict verdict{};
+  std::string tag;  ///< UcxAgreement::WelcomeTag of a welcome, else empty.
+
+  [[nodiscard]] std::string Serialize() const;
+  static absl::StatusOr<UcxAnswerToHello> Parse(std::string_view bytes);
+};
 
 enum class UcxKind : std::uint64_t { kWrite = 1, kWriteWords, kRead, kSwap, kAdd, kNotify, kEnd };
 
@@ -77,6 +106,9 @@ inline constexpr std::uint64_t kUcxReplyBytes = std::uint64_t{64} << 20;
 /// How many bytes a peer asks for before it has taken those that it asked for earlier. Longer reads
 /// go out in pieces of this size.
 inline constexpr std::uint64_t kUcxReadBytes = std::uint64_t{16} << 20;
+
+/// How many hellos that are wrong get an answer from one worker. The others are ignored.
+inline constexpr int kUcxMaxRefusals = 16;
 
 /// Ids of the active messages.
 enum UcxMessage : unsigned { kUcxHello = 1, kUcxVerdict, kUcxOp, kUcxAnswer };

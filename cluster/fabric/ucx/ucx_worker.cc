@@ -5,6 +5,7 @@
 #include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "spdlog/spdlog.h"
 
@@ -108,6 +110,10 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(std::shared_ptr<Ucx
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // A broken link gives its requests up.
   ucp_worker_h worker = nullptr;
+  // UCX tells nobody which sockets it opens. One worker at a time, so that none takes another's.
+  static base::Mutex mutex;
+  const base::MutexLock lock(mutex);
+  const std::vector<ListeningSocket> before = ListeningSocketsOfThisProcess();
   ucs_status_t status = ucp_worker_create(context->get(), &params, &worker);
   if (status != UCS_OK) return UcxError("ucp_worker_create", status);
   int fd = -1;
@@ -116,7 +122,24 @@ absl::StatusOr<std::unique_ptr<UcxWorker>> UcxWorker::Create(std::shared_ptr<Ucx
     ucp_worker_destroy(worker);
     return UcxError("ucp_worker_get_efd", status);
   }
-  return std::unique_ptr<UcxWorker>(new UcxWorker(std::move(context), worker, fd));
+  std::unique_ptr<UcxWorker> made(new UcxWorker(std::move(context), worker, fd, {}));
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string address, made->Address());
+  for (const ListeningSocket& socket : ListeningSocketsOfThisProcess()) {
+    // Another thread may have opened a port for something else meanwhile. UCX's is in the address.
+    const char port[] = {static_cast<char>(socket.port >> 8), static_cast<char>(socket.port)};
+    const bool named = address.find(std::string_view(port, sizeof port)) != std::string::npos;
+    if (named && std::ranges::find(before, socket) == before.end()) made->ports_.push_back(socket);
+  }
+  return made;
+}
+
+void UcxWorker::AdmitOnly(const std::vector<std::string>& sources) {
+  for (const ListeningSocket& port : ports_) fabric::AdmitOnly(port, sources);
+}
+
+void UcxWorker::StopAccepting() {
+  for (const ListeningSocket& port : ports_) Deafen(port);
+  ports_.clear();
 }
 
 absl::StatusOr<std::string> UcxWorker::Address() const {

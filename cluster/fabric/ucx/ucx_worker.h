@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/fabric/ucx/listening_sockets.h"
 
 namespace onepiece::fabric {
 
@@ -58,15 +61,22 @@ class UcxWorker {
   /// Returns true when the next event makes fd() readable, and false when Progress must run first.
   bool Arm() { return ucp_worker_arm(worker_) == UCS_OK; }
   [[nodiscard]] int fd() const { return fd_; }
+  /// Whoever is not at one of `sources` (AddressesOfThisHost of the peer) reaches nothing.
+  void AdmitOnly(const std::vector<std::string>& sources);
+  /// From now on no connection that others ask for reaches this worker: the kernel drops what comes
+  /// to its ports. Connections that exist stay. Idempotent.
+  void StopAccepting();
   /// Sleeps until there is something to progress or `limit` of real time passes.
   void Wait(base::Duration limit);
 
  private:
-  UcxWorker(std::shared_ptr<UcxContext> context, ucp_worker_h worker, int fd)
-      : context_(std::move(context)), worker_(worker), fd_(fd) {}
+  UcxWorker(std::shared_ptr<UcxContext> context, ucp_worker_h worker, int fd,
+            std::vector<ListeningSocket> ports)
+      : context_(std::move(context)), worker_(worker), fd_(fd), ports_(std::move(ports)) {}
   const std::shared_ptr<UcxContext> context_;
   const ucp_worker_h worker_;
   const int fd_;
+  std::vector<ListeningSocket> ports_;  // One for each network interface.
 };
 
 }  // namespace onepiece::fabric
