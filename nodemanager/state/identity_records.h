@@ -59,6 +59,9 @@ class IdentityRecords {
   /// Leaves out what is not a number of something.
   void AddUses(const v1::AddUses& change);
 
+  /// After a restore: nodes may have seen later epochs, and take no older table.
+  void Leap(std::uint64_t epochs) { epoch_ += epochs; }
+
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
   /// The one that signs is the first.
   [[nodiscard]] const std::vector<v1::AuthorityRecord>& authorities() const { return authorities_; }

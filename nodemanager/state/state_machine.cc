@@ -657,6 +657,7 @@ absl::Status StateMachine::BeginGeneration(const v1::BeginGeneration& change, st
   revision_ += kGenerationLeap;
   plan_revision_ += kGenerationLeap;
   history_floor_ = revision_;
+  if (version_ >= 5) identity_.Leap(kGenerationLeap);
   Audit(time, "begin_generation", change.cause(),
         absl::StrCat("generation ", change.generation(), change.detail().empty() ? "" : ": ",
                      change.detail()));

@@ -77,6 +77,9 @@ class Cluster {
   [[nodiscard]] int HostOf(Role role, int victim) const;
   [[nodiscard]] chaos::Hosts& hosts() { return hosts_; }
 
+  /// Returns what the supervisor has written of the cluster.
+  [[nodiscard]] local::ClusterState State() const;
+
   /// Returns the ends of the services' logs.
   [[nodiscard]] std::string Logs() const;
 
@@ -87,7 +90,6 @@ class Cluster {
   absl::Status WriteWrappers() const;
   absl::Status WaitUntilReady();
   void Stop() const;
-  [[nodiscard]] local::ClusterState State() const;
 
   const ClusterOptions options_;
   const local::DataDir data_;

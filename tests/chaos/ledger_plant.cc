@@ -56,7 +56,7 @@ absl::Status PlantEnd(const Cluster& cluster, v1::JobRecord record) {
   job.mutable_end_time()->set_seconds(job.end_time().seconds() - 1);
   v1::ReplicateJobsRequest request;
   *request.add_records() = record;
-  request.set_cluster_id(cluster.id());
+  request.set_cluster_id(cluster.State().cluster_id);
   const auto databases = DatabasesOf(cluster);
   const bool done = !databases.empty() && testing::Eventually(base::Scaled(kPlantLimit), [&] {
     return std::ranges::all_of(databases, [&](const auto& database) {

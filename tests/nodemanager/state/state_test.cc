@@ -229,7 +229,12 @@ class StateTest : public QObject {
     QCOMPARE(machine.feature_level(), kCommandVersion);
     QCOMPARE(machine.epoch(), base::FirstEpochOf(1));
     QCOMPARE(machine.Routing("default").epoch(), machine.epoch());
+    v1::Command revoke;
+    revoke.mutable_revoke_certificate()->set_serial("0123456789abcdef");
+    QCOMPARE(ApplyNext(lost, revoke).code(), 0);
     for (int i = 0; i < 3000; ++i) ApplyNext(lost, RandomCommand(random, lost));
+    // Nodes that have heard of the lost revocation take the restored table all the same.
+    QVERIFY(machine.identity().epoch() > lost.identity().epoch());
     QVERIFY(machine.epoch() > lost.epoch());
     // Every watcher of the lost future takes a snapshot, and no plan id of it comes again.
     QVERIFY(machine.history_floor() > lost.revision());
