@@ -69,7 +69,7 @@ class NodeManagerService final
                         .reason = "REGISTRATIONS_BUSY",
                         .what = "registrations",
                         .advice = "ask again"}),
-        reachability_(options_.dial_limit, clock),
+        reachability_(options_.dial_limit, clock, options_.door != nullptr),
         watches_(controller, std::move(stopping), options_.watches, clock, options_.door) {}
 
   [[nodiscard]] std::size_t streams() const { return watches_.streams(); }

@@ -94,9 +94,10 @@ std::string Connect(const Socket& socket, const Target& target, base::MonotonicT
   return error == 0 ? "" : std::strerror(error);
 }
 
-// Returns an empty text when who is connected may be a node, or why not.
-std::string Greet(const Socket& socket, base::MonotonicTime deadline) {
-  if (send(socket.fd(), kHello.data(), kHello.size(), MSG_NOSIGNAL) < 0)
+// Returns an empty text when who is connected may be a node, or why not. A node that speaks TLS
+// would take our greeting for a broken handshake, so it gets none.
+std::string Greet(const Socket& socket, bool secure, base::MonotonicTime deadline) {
+  if (!secure && send(socket.fd(), kHello.data(), kHello.size(), MSG_NOSIGNAL) < 0)
     return std::strerror(errno);
   std::array<char, kFrameHead> head{};
   std::size_t got = 0;
@@ -109,10 +110,12 @@ std::string Greet(const Socket& socket, base::MonotonicTime deadline) {
   }
   const bool whole =
       std::all_of(head.begin() + kStreamAt, head.end(), [](char c) { return c == 0; });
-  return head[kTypeAt] == kSettings && whole ? "" : "something else than a node answers there";
+  return !secure && head[kTypeAt] == kSettings && whole
+             ? ""
+             : "something else than a node answers there";
 }
 
-absl::Status Dial(const std::string& address, base::Duration limit) {
+absl::Status Dial(const std::string& address, base::Duration limit, bool secure) {
   const base::MonotonicTime begun = base::SystemClock().Now();
   const std::optional<Target> target = ParseNumeric(address);
   if (!target) return Dialling(address, limit).Check();
@@ -122,7 +125,7 @@ absl::Status Dial(const std::string& address, base::Duration limit) {
   if (why.empty()) why = Connect(socket, *target, begun + limit);
   if (why.empty()) {
     const base::MonotonicTime now = base::SystemClock().Now();
-    why = Greet(socket, std::min(begun + limit, now + kSilenceIsGood));
+    why = Greet(socket, secure, std::min(begun + limit, now + kSilenceIsGood));
   }
   return why.empty() ? absl::OkStatus() : UnreachableAddress(address, limit, why);
 }
@@ -156,7 +159,7 @@ absl::Status Reachability::Check(const std::string& address) {
     attempt = entry->second = std::make_shared<Attempt>();
     ++dialled_;
   }
-  absl::Status result = Dial(address, limit_);
+  absl::Status result = Dial(address, limit_, secure_);
   const base::MutexLock lock(mutex_);
   if (result.ok()) Remember(address);
   attempt->over = true;

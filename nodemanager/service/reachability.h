@@ -21,6 +21,9 @@ namespace onepiece::nodemanager {
 /// once. So a connection that stays silent is good. What answers something else than gRPC, or
 /// closes the connection, is not a node: the port is wrong.
 ///
+/// In a secure cluster nothing is sent: a TLS server waits in silence for its client. So only what
+/// greets, or closes the connection by itself, shows as a wrong port there.
+///
 /// A name is dialled with gRPC, which looks it up within the limit, and then silence is refused.
 ///
 /// Threading: thread-safe.
@@ -33,8 +36,9 @@ class Reachability {
   static constexpr std::size_t kMaxRemembered = 8192;
 
   /// An address has `limit` for its answer. 0: nothing is dialled, and all are good. `clock` says
-  /// for how long addresses are remembered.
-  Reachability(base::Duration limit, base::Clock& clock) : limit_(limit), clock_(clock) {}
+  /// for how long addresses are remembered. `secure`: nodes speak TLS.
+  Reachability(base::Duration limit, base::Clock& clock, bool secure = false)
+      : limit_(limit), clock_(clock), secure_(secure) {}
 
   /// Errors: FAILED_PRECONDITION (UNREACHABLE_ADDRESS), which names the address and says what to do
   /// about it.
@@ -53,6 +57,7 @@ class Reachability {
 
   const base::Duration limit_;
   base::Clock& clock_;
+  const bool secure_;
   mutable base::Mutex mutex_;
   base::CondVar ended_;
   std::size_t dialled_ ABSL_GUARDED_BY(mutex_) = 0;
