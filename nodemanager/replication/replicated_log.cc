@@ -37,9 +37,13 @@ v1::ReplicaStatus::Role RoleOf(paxos::Role role) {
   return v1::ReplicaStatus::ROLE_UNSPECIFIED;
 }
 
-// The version under which a command that needs `needed` is proposed.
-absl::StatusOr<std::uint32_t> ChooseVersion(std::uint32_t needed, std::uint32_t limit,
-                                            std::uint32_t common) {
+// The version under which a command that needs `needed` is proposed. `level` is the feature level.
+// Every voter applied that level when it was raised, and nobody gets a seat who does not. So a
+// voter that this leader has not heard yet, because it is dead, holds up nothing that the level
+// has: with the loss of one host a cluster would otherwise neither plan nor sign certificates.
+absl::StatusOr<std::uint32_t> ChooseVersion(std::uint32_t needed, std::uint32_t level,
+                                            std::uint32_t limit, std::uint32_t common) {
+  if (needed <= level) return std::max(needed, std::min(limit, common));
   if (needed > common) {
     return base::MakeError(absl::StatusCode::kUnavailable, "OLD_REPLICA",
                            absl::StrCat("not every NodeManager is known to apply version ", needed,
@@ -109,14 +113,15 @@ absl::StatusOr<std::shared_ptr<LogRequest>> ReplicatedLog::MakeProposal(
   ONEPIECE_RETURN_IF_ERROR(Term().status());
   // Only these commands need a look at the state, whose readers they would wait for.
   std::uint32_t limit = driver_.version_limit();
+  const std::uint32_t level = limit == StateMachine::kAnyVersion ? 0 : limit;
   if (command.has_raise_feature_level() || command.has_begin_generation())
     Read([&](const StateMachine& state) { limit = state.VersionLimit(command); });
   const std::uint32_t needed = std::max(VersionOf(command), command.raise_feature_level().level());
-  request->begin = [payload = request->payload, needed, limit](
+  request->begin = [payload = request->payload, needed, level, limit](
                        paxos::Replica& replica, paxos::Time now,
                        paxos::Outputs& out) -> absl::StatusOr<paxos::Slot> {
     ONEPIECE_ASSIGN_OR_RETURN(const std::uint32_t version,
-                              ChooseVersion(needed, limit, replica.common_version()));
+                              ChooseVersion(needed, level, limit, replica.common_version()));
     return replica.Propose(now, payload, version, out);
   };
   return request;
