@@ -30,6 +30,8 @@ namespace {
 // 2. With it every call that waits for a disk costs a new thread, which took a third of the
 // processor time of a NodeManager under 64 writers.
 constexpr int kMaxIdleThreads = 64;
+constexpr base::Duration kHandshakeLimit = std::chrono::seconds(10);
+constexpr base::Duration kConnectionAge = std::chrono::hours(12);
 constexpr std::size_t kMaxMemoryBytes = std::size_t{512} << 20;
 
 struct HostPort {
@@ -159,6 +161,14 @@ absl::StatusOr<int> Server::Start() {
   };
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options_.keepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(std::chrono::seconds(5)));
+  // Who stays silent in a handshake holds a descriptor, and gRPC would wait for two minutes.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(kHandshakeLimit));
+  if (options_.door != nullptr) {
+    // A connection goes on showing the certificate that it began with. Clients get new ones long
+    // before that ends, and must connect again to show them. Calls under way are not disturbed.
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               static_cast<int>(kConnectionAge / std::chrono::milliseconds(1)));
+  }
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     server_.reset();
