@@ -6,8 +6,7 @@
 #include "cluster/cli/context.h"
 #include "cluster/cli/program.h"
 #include "cluster/cli/verbs.h"
-#include "cluster/rpc/grpc_log.h"
-#include "cluster/rpc/tls.h"
+#include "cluster/local/identities.h"
 #include "cluster/service/options.h"
 #include "cluster/terminal/exit_code.h"
 
@@ -68,8 +67,7 @@ void AddVerbs(CLI::App& app, Context& context) {
 }
 
 int Main(int argc, char** argv) {
-  rpc::RequireTls13();
-  rpc::SilenceGrpcLog();
+  local::PrepareCalls();
   Context context;
   const std::vector<std::string> command_line(argv + 1, argv + argc);
   if (const auto call = FindProgramCall(command_line); call.has_value()) {

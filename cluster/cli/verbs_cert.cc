@@ -292,8 +292,8 @@ void AddCreatingVerbs(CLI::App& cert, Context& context,
 void DefineCert(CLI::App& verb, Context& context) {
   verb.require_subcommand(1);
   verb.footer(
-      "list, renew, revoke, rotate and authority ask the cluster; the others work on files. Keys are "
-      "written with mode 0600\ninto folders of mode 0700; what others may read is refused. "
+      "list, renew, revoke, rotate and authority ask the cluster; the others work on files. Keys "
+      "are written with mode 0600\ninto folders of mode 0700; what others may read is refused. "
       "docs/security.md.");
   const auto arguments = std::make_shared<CertArguments>();
   AddCreatingVerbs(verb, context, arguments);

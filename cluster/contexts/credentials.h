@@ -21,8 +21,8 @@ struct Credentials {
   bool operator==(const Credentials&) const = default;
 };
 
-/// Returns the identity in a folder that people named without saying which: "admin", or else the only
-/// one there is beside the CA's files.
+/// Returns the identity in a folder that people named without saying which: "admin", or else the
+/// only one there is beside the CA's files.
 ///
 /// Blocking: reads the folder.
 /// Errors: NOT_FOUND (NO_IDENTITY), FAILED_PRECONDITION (SEVERAL_IDENTITIES, which lists them).
@@ -40,8 +40,8 @@ absl::Status Present(const Credentials& credentials);
 
 /// Reads a token from a file with mode 0600. White space around it does not count.
 ///
-/// Errors: those of identity::ReadSecretFile() and identity::BearerToken::Parse(). The message never
-/// has the file's text.
+/// Errors: those of identity::ReadSecretFile() and identity::BearerToken::Parse(). The message
+/// never has the file's text.
 absl::StatusOr<std::string> ReadToken(const std::string& path);
 
 }  // namespace onepiece::contexts

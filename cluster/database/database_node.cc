@@ -151,11 +151,13 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
   inbox_->SetDoor(options_.door);
   service_->SetDoor(options_.door);
   metrics_.OnScrape([this] { ExportMetrics(); });
-  service_->OnDescribe([this](v1::Database& database) {
-    database.set_copies(options_.copies);
-    database.set_spill_budget_bytes(disk_->spill_budget_bytes());
-    database.set_memory_bytes(static_cast<std::int64_t>(values_->slabs().stats().registered_bytes));
-  });
+  service_->OnDescribe([this](v1::Database& database) { Describe(database); });
+}
+
+void DatabaseNode::Describe(v1::Database& database) const {
+  database.set_copies(options_.copies);
+  database.set_spill_budget_bytes(disk_->spill_budget_bytes());
+  database.set_memory_bytes(static_cast<std::int64_t>(values_->slabs().stats().registered_bytes));
 }
 
 DatabaseNode::~DatabaseNode() { Stop(); }

@@ -110,6 +110,7 @@ class DatabaseNode {
   absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind,
                                            bool hold, bool tried_again);
   void ExportMetrics();
+  void Describe(v1::Database& database) const;
   void ExportDiskMetrics();
 
   const node::ClusterView& view_;

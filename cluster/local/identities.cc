@@ -8,6 +8,8 @@
 #include "cluster/identity/identity_folder.h"
 #include "cluster/identity/signing_request.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/grpc_log.h"
+#include "cluster/rpc/tls.h"
 
 namespace onepiece::local {
 namespace {
@@ -91,6 +93,11 @@ absl::Status PrepareIdentities(const ClusterPlan& plan, const DataDir& dir, base
       ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthorityKey(folder, authority));
   }
   return absl::OkStatus();
+}
+
+void PrepareCalls() {
+  rpc::RequireTls13();
+  rpc::SilenceGrpcLog();
 }
 
 absl::Status ShowIdentity(const std::string& folder) {

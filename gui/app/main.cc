@@ -19,8 +19,7 @@
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/local/control.h"
-#include "cluster/rpc/grpc_log.h"
-#include "cluster/rpc/tls.h"
+#include "cluster/local/identities.h"
 #include "cluster/service/options.h"
 #include "gui/app/main_window.h"
 #include "gui/app/theme.h"
@@ -88,11 +87,7 @@ void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App flags{"OnePiece console: watch a cluster and move it", "onepiece-console"};
-  Arguments arguments;
+void AddOptions(CLI::App& flags, Arguments& arguments) {
   flags.set_version_flag("--version", "onepiece-console " ONEPIECE_VERSION);
   flags
       .add_option("--nodemanager", arguments.nodemanagers,
@@ -111,6 +106,14 @@ int main(int argc, char** argv) {
   flags.add_option("--settings", arguments.settings, "Settings file instead of the user's own");
   flags.add_option("--theme", arguments.theme, "The theme of this run. The settings keep theirs")
       ->check(CLI::IsMember({"system", "light", "dark", "high-contrast"}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App flags{"OnePiece console: watch a cluster and move it", "onepiece-console"};
+  Arguments arguments;
+  AddOptions(flags, arguments);
   try {
     flags.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
@@ -126,8 +129,7 @@ int main(int argc, char** argv) {
                  "show the cluster.\n";
     return 1;
   }
-  rpc::RequireTls13();
-  rpc::SilenceGrpcLog();
+  local::PrepareCalls();
   // This must come before any thread starts: threads inherit the blocked signals, and only `ender`
   // waits for them.
   base::ShutdownSignals signals;

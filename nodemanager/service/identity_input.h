@@ -21,14 +21,19 @@ inline constexpr std::uint32_t kMaxJoinTokenUses = 10'000;
 
 /// Errors: INVALID_ARGUMENT (`reason`, with metadata "field").
 absl::Status BadField(const char* reason, const std::string& field, const std::string& message);
-/// A field that only names something. Errors: INVALID_ARGUMENT (TEXT_TOO_LONG).
+/// A field that only names something.
+///
+/// Errors: INVALID_ARGUMENT (TEXT_TOO_LONG).
 absl::Status CheckLength(const std::string& field, const std::string& text);
 /// Errors: INVALID_ARGUMENT (BAD_SUBJECT).
 absl::Status CheckTenantName(const std::string& name);
-/// A limit of 0 is none. Errors: INVALID_ARGUMENT (BAD_QUOTA: negative, or not a number).
+/// A limit of 0 is none.
+///
+/// Errors: INVALID_ARGUMENT (BAD_QUOTA: negative, or not a number).
 absl::Status CheckQuota(const v1::Quota& quota);
-/// The life of a token; `usual` for 0. Errors: INVALID_ARGUMENT (BAD_LIFE: negative, or more than
-/// identity::kMaxCertificateLife).
+/// The life of a token; `usual` for 0.
+///
+/// Errors: INVALID_ARGUMENT (BAD_LIFE: negative, or more than identity::kMaxCertificateLife).
 absl::StatusOr<base::Duration> LifeOf(std::int64_t life_s, base::Duration usual);
 /// The role in certificates. Nothing for a role that has none.
 std::optional<identity::Role> IdentityRole(v1::Role role);

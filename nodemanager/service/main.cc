@@ -151,6 +151,19 @@ absl::Status TakeClusterId(const service::Host& host, base::WallTime now,
                                          " is of cluster '", cluster, "'"));
 }
 
+// What the controller needs of the configuration.
+ControllerOptions OptionsOf(const v1::NodeManagerConfig& config,
+                            const std::vector<v1::Workflow>& workflows) {
+  ControllerOptions options;
+  options.report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
+  options.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms()));
+  options.forget_after = base::Scaled(std::chrono::seconds(config.forget_after_s()));
+  options.workflows = workflows;
+  options.elasticity = config.elasticity();
+  options.author = absl::StrCat("files:", config.node().node_id());
+  return options;
+}
+
 absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& workflows,
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
   base::Clock& clock = base::SystemClock();
@@ -159,16 +172,10 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
                             ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
   prometheus::Histogram& commits = CommitHistogram(host.metrics());
-  Controller controller(
-      *log, clock,
-      {.report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms())),
-       .dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms())),
-       .forget_after = base::Scaled(std::chrono::seconds(config.forget_after_s())),
-       .cluster_id = [&] { return log->cluster_id(); },
-       .workflows = workflows,
-       .elasticity = config.elasticity(),
-       .author = absl::StrCat("files:", config.node().node_id()),
-       .on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); }});
+  ControllerOptions controlled = OptionsOf(config, workflows);
+  controlled.cluster_id = [&] { return log->cluster_id(); };
+  controlled.on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); };
+  Controller controller(*log, clock, std::move(controlled));
   log->OnRole([&](bool) { controller.OnRole(); });
   const auto tell_health = [&host](ReplicaFitness fitness) {
     SetHealth(fitness,

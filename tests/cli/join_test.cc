@@ -45,7 +45,7 @@ class JoinTest : public QObject {
     const auto config = identity::ReadSecretFile(Path("data/instance.yaml"));
     QVERIFY(config.ok());
     for (const std::string& line : {std::string("node_id: i-1"), std::string("10.0.0.2:7001"),
-                                   fake_->address(), Path("data")}) {
+                                    fake_->address(), Path("data")}) {
       QVERIFY2(config->find(line) != std::string::npos, config->c_str());
     }
     // The key never leaves the host.

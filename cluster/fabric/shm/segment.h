@@ -32,11 +32,10 @@ class ShmSegment {
   /// Errors: UNAVAILABLE (PEER_GONE), INVALID_ARGUMENT (a wrong length or key, or a segment that
   /// another user owns or could open).
   static absl::StatusOr<std::shared_ptr<ShmSegment>> Attach(const RemoteRegion& remote);
-  /// Removes the name of a segment of this user whose owner is dead, and returns whether it did. The
-  /// owner's
-  /// mapping holds a lock (flock) on the file until the kernel takes the mapping away, however the
-  /// owner ends. Unlike a process id, the lock means the same in every pid namespace, and
-  /// containers can share /dev/shm.
+  /// Removes the name of a segment of this user whose owner is dead, and returns whether it did.
+  /// The owner's mapping holds a lock (flock) on the file until the kernel takes the mapping away,
+  /// however the owner ends. Unlike a process id, the lock means the same in every pid namespace,
+  /// and containers can share /dev/shm.
   ///
   /// Errors: INTERNAL, RESOURCE_EXHAUSTED.
   static absl::StatusOr<bool> UnlinkIfOwnerless(const std::string& name);
