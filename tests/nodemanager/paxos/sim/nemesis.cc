@@ -318,17 +318,15 @@ std::vector<std::size_t> Nemesis::ChooseCore() {
   for (const std::size_t leave : order) {
     std::vector<std::size_t> smaller = core;
     std::erase(smaller, leave);
-    // The leader may give a seat just now to a host that stays away, because it still believes in
-    // it.
-    if (std::all_of(hosts_.begin(), hosts_.end(), [&](const Host& host) {
-          const bool away =
-              std::find(smaller.begin(), smaller.end(), host.index()) == smaller.end();
-          std::vector<ReplicaId> gone = JustLost();
-          if (away) gone.push_back(host.id());
-          return Suffice(smaller, gone, "");
-        })) {
-      core = std::move(smaller);
+    // A leader may just now give seats to hosts that stay away, because it still believes in them.
+    // It may do so to all of them, one after the other: a change that it holds back until the slots
+    // before it are chosen may be the first of several.
+    std::vector<ReplicaId> gone = JustLost();
+    for (const std::size_t index : WithDisk()) {
+      const bool stays = std::find(smaller.begin(), smaller.end(), index) != smaller.end();
+      if (!stays) gone.push_back(hosts_[index].id());
     }
+    if (Suffice(smaller, gone, "")) core = std::move(smaller);
   }
   return core;
 }
