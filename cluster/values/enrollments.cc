@@ -31,6 +31,9 @@ absl::StatusOr<fabric::RemoteRegion> Enrollments::Enroll(fabric::Region& region,
            !same_process;
   });
   Remove(ended);
+  // The oldest may be writers that cannot be cut off. Then a reader gives way.
+  if (const std::optional<Enrollment> reader = OldestReaderBeyondBound(added); reader)
+    Remove({*reader});
   {
     const base::MutexLock lock(mutex_);
     if (enrollments_.size() <= kMaxEnrollments) return added.access->remote();
@@ -55,6 +58,16 @@ std::vector<Enrollments::Enrollment> Enrollments::Add(const Enrollment& enrollme
     std::copy_n(others.begin(), excess, std::back_inserter(ending));
   }
   return ending;
+}
+
+std::optional<Enrollments::Enrollment> Enrollments::OldestReaderBeyondBound(
+    const Enrollment& added) {
+  const base::MutexLock lock(mutex_);
+  if (enrollments_.size() <= kMaxEnrollments) return std::nullopt;
+  const auto reader = std::ranges::find_if(enrollments_, [&](const Enrollment& enrollment) {
+    return enrollment.access != added.access && !CanWrite(*enrollment.access);
+  });
+  return reader == enrollments_.end() ? std::nullopt : std::optional(*reader);
 }
 
 void Enrollments::Remove(const std::vector<Enrollment>& ended) {

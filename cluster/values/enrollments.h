@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ class Enrollments {
     std::shared_ptr<fabric::Access> access;
   };
   std::vector<Enrollment> Add(const Enrollment& enrollment);
+  std::optional<Enrollment> OldestReaderBeyondBound(const Enrollment& added);
   void Remove(const std::vector<Enrollment>& ended);
 
   base::Mutex mutex_;
