@@ -39,10 +39,12 @@ const Verb* FindVerb(std::string_view name) {
 
 std::optional<ProgramCall> FindProgramCall(std::span<const std::string> command_line) {
   std::vector<std::string> words;
+  std::string identity;
   bool json = false;
   for (std::size_t at = 0; at < command_line.size();) {
     const std::size_t skipped = ClusterOptionLength(command_line, at);
     if (skipped == 0 && command_line[at] == "--json") json = true;
+    if (skipped == 2 && command_line[at] == "--identity") identity = command_line[at + 1];
     if (skipped == 0 && command_line[at] != "--json") words.push_back(command_line[at]);
     at += std::max<std::size_t>(skipped, 1);
   }
@@ -58,6 +60,7 @@ std::optional<ProgramCall> FindProgramCall(std::span<const std::string> command_
   if (verb == nullptr || verb->program == nullptr) return std::nullopt;
   ProgramCall call{.verb = verb,
                    .arguments = {words.begin() + static_cast<std::ptrdiff_t>(named), words.end()}};
+  call.identity = identity;
   // What stands behind "--" is no option.
   if (json) call.arguments.insert(std::ranges::find(call.arguments, "--"), "--json");
   return call;
@@ -71,6 +74,7 @@ int RunProgram(const terminal::Output& output, const ProgramCall& call) {
         base::MakeError(absl::StatusCode::kFailedPrecondition, "NOT_INSTALLED",
                         absl::StrCat(base::Message(path.status()), ". ", call.verb->origin)));
   }
+  if (!call.identity.empty()) setenv("ONEPIECE_IDENTITY", call.identity.c_str(), 1);
   words.insert(words.end(), call.arguments.begin(), call.arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

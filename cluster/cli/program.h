@@ -17,6 +17,8 @@ struct ProgramCall {
   /// The arguments after the verb, without the global options that name a cluster, which the
   /// programs do not take. --json is among them, wherever it stood.
   std::vector<std::string> arguments;
+  /// What --identity named. Programs are told in the environment, as ONEPIECE_IDENTITY.
+  std::string identity;
 };
 
 /// Returns the call that a command line (without the program's own name) means. It is absent when

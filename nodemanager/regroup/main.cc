@@ -1,5 +1,6 @@
 // `onepiece-regroup`: begins a new group of NodeManagers. `onepiece cluster restore` and `onepiece
 // cluster recover` run it.
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/status.h"
+#include "cluster/contexts/credentials.h"
 #include "cluster/identity/secret_files.h"
 #include "cluster/terminal/exit_code.h"
 #include "cluster/terminal/output.h"
@@ -151,7 +153,7 @@ void AddRestore(CLI::App& app, terminal::Output& output, Arguments& arguments) {
   verb->add_option("--passphrase-file", arguments.passphrase_file,
                    "File (mode 0600) with the passphrase of the backup: the replica gets a "
                    "certificate and can sign others");
-  verb->add_option("--identity", arguments.identity,
+  verb->add_option("--identity-out", arguments.identity,
                    "Where the certificate goes (default: identity in the data folder)");
   verb->callback([&] { output.action = [&] { return RunRestore(output, arguments); }; });
 }
@@ -183,6 +185,12 @@ int main(int argc, char** argv) {
   terminal::Output output;
   nodemanager::Arguments arguments;
   app.add_flag("--json", output.json, "Print one JSON document on stdout and nothing else there");
+  // Whether the old group lives, only a caller with an identity is told.
+  if (const char* folder = std::getenv("ONEPIECE_IDENTITY"); folder != nullptr && *folder != 0) {
+    const auto own = contexts::FindIdentity(folder);
+    const absl::Status shown = own.ok() ? contexts::Present(*own) : own.status();
+    if (!shown.ok()) return output.Fail(shown);
+  }
   nodemanager::AddRestore(app, output, arguments);
   nodemanager::AddRecover(app, output, arguments);
   return terminal::RunCommandLine(app, output, argc, argv);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <span>
 
 #include "cluster/local/control.h"
 #include "cluster/local/identities.h"
@@ -129,15 +130,19 @@ class StrangersTest : public ClusterFixture {
     uid_ = cluster_.Submit({"--prompt", "a red circle moving right", "--steps", "1"});
     QVERIFY(!uid_.empty());
     QCOMPARE(cluster_.Watch(uid_).value("state", ""), std::string("SUCCEEDED"));
-    for (const json& process : cluster_.Status()["processes"])
+    const json status = cluster_.Status();
+    for (const json& process : status["processes"])
       addresses_.push_back(process.value("address", ""));
     QVERIFY(addresses_.size() >= 9);
   }
 
   void Plaintext_GetsNoAnswerAtAnyPort() {
-    Expect("plaintext", grpc::InsecureChannelCredentials(), [](const absl::Status& status) {
-      return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-    });
+    Expect(
+        "plaintext", grpc::InsecureChannelCredentials(),
+        [](const absl::Status& status) {
+          return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+        },
+        1);
   }
 
   void WithoutACertificate_NothingIsAllowedAtAnyPort() {
@@ -174,9 +179,12 @@ class StrangersTest : public ClusterFixture {
     const auto credentials = rpc::MakeChannelCredentials(
         {.folder = folder, .name = "admin", .roles = {}}, base::SystemClock());
     QVERIFY(credentials.ok());
-    Expect("a foreign CA", *credentials, [](const absl::Status& status) {
-      return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
-    });
+    Expect(
+        "a foreign CA", *credentials,
+        [](const absl::Status& status) {
+          return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+        },
+        1);
   }
 
   void AnotherUser_ReadsNothingUnderTheDataDirectoryAndNoSharedMemory() {
@@ -211,12 +219,15 @@ class StrangersTest : public ClusterFixture {
   }
 
  private:
-  /// Tries each attack at each port. `refused` says whether an answer is a refusal.
+  /// Tries the first `count` attacks at each port. `refused` says whether an answer is a refusal.
+  /// Where there is no connection, one is as good as all.
   template <typename Refused>
-  void Expect(const std::string& who, const Credentials& credentials, const Refused& refused) {
+  void Expect(const std::string& who, const Credentials& credentials, const Refused& refused,
+              std::size_t count = Attacks().size()) {
     for (const std::string& address : addresses_) {
       const auto channel = Connect(address, credentials);
-      for (const Attack& attack : Attacks()) {
+      const std::vector<Attack> attacks = Attacks();
+      for (const Attack& attack : std::span(attacks).first(count)) {
         const absl::Status status = attack.call(channel, uid_);
         const std::string what =
             who + ": " + attack.name + " at " + address + ": " + status.ToString();
