@@ -58,12 +58,7 @@ class FakeIdentity final : public v1::IdentityService::Service {
   /// Writes an identity that the fake's CA has signed.
   void Save(const std::string& folder, const std::string& name, const identity::Subject& subject,
             base::WallTime now = Now()) const {
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    const auto certificate = authority_.Issue(identity::SigningRequest::Make(key), subject, now);
-    ONEPIECE_CHECK(certificate.ok());
-    ONEPIECE_CHECK(identity::SaveIdentity(folder, name, key, *certificate,
-                                          identity::TrustBundle(authority_.certificate()))
-                       .ok());
+    ONEPIECE_CHECK(identity::MakeIdentity(folder, name, subject, authority_, now).ok());
   }
   /// Makes a join token that lets in `uses` nodes.
   std::string MakeJoinToken(identity::RoleSet roles, std::uint32_t uses = 1,

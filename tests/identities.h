@@ -7,7 +7,6 @@
 #include "cluster/base/clock.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/identity_folder.h"
-#include "cluster/identity/signing_request.h"
 
 namespace onepiece::testing {
 
@@ -38,13 +37,8 @@ class TestAuthority {
   }
   void Save(const std::string& folder, const std::string& name,
             const identity::Subject& subject) const {
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    const auto certificate =
-        authority_.Issue(identity::SigningRequest::Make(key), subject, begin_, {.life = life_});
-    ONEPIECE_CHECK(certificate.ok());
-    ONEPIECE_CHECK(identity::SaveIdentity(folder, name, key, *certificate,
-                                          identity::TrustBundle(authority_.certificate()))
-                       .ok());
+    ONEPIECE_CHECK(
+        identity::MakeIdentity(folder, name, subject, authority_, begin_, {.life = life_}).ok());
   }
 
  private:

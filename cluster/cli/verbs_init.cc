@@ -79,32 +79,24 @@ absl::Status CheckInit(const InitArguments& arguments, const InitFolders& folder
 /// The CA, the NodeManager's identity and the seal key, in the NodeManager's folder.
 absl::Status MakeManager(const identity::Authority& authority, const InitArguments& arguments,
                          const InitFolders& folders, base::WallTime now) {
-  const identity::PrivateKey key = identity::PrivateKey::Generate();
-  const identity::NodeSubject subject{
-      .cluster = arguments.cluster, .id = kFirstManager, .roles = {identity::Role::kNodeManager}};
-  ONEPIECE_ASSIGN_OR_RETURN(const identity::Certificate certificate,
-                            authority.Issue(identity::SigningRequest::Make(key), subject, now));
   ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthority(folders.manager_identity, authority));
   ONEPIECE_RETURN_IF_ERROR(
       identity::WriteSealKeyFile(folders.manager_identity, identity::MakeSealKey()));
-  return identity::SaveIdentity(folders.manager_identity, identity::kNodeName, key, certificate,
-                                identity::TrustBundle(authority.certificate()));
+  const identity::NodeSubject subject{
+      .cluster = arguments.cluster, .id = kFirstManager, .roles = {identity::Role::kNodeManager}};
+  return identity::MakeIdentity(folders.manager_identity, identity::kNodeName, subject, authority,
+                                now)
+      .status();
 }
 
 absl::StatusOr<identity::Certificate> MakeAdmin(const identity::Authority& authority,
                                                 const InitArguments& arguments,
                                                 const InitFolders& folders, base::WallTime now) {
-  const identity::PrivateKey key = identity::PrivateKey::Generate();
   const identity::PrincipalSubject subject{.cluster = arguments.cluster,
                                            .name = identity::kAdminName,
                                            .tenant = identity::kDefaultTenant,
                                            .scopes = {identity::Scope::kAdmin}};
-  ONEPIECE_ASSIGN_OR_RETURN(identity::Certificate certificate,
-                            authority.Issue(identity::SigningRequest::Make(key), subject, now));
-  ONEPIECE_RETURN_IF_ERROR(identity::SaveIdentity(folders.admin, identity::kAdminName, key,
-                                                  certificate,
-                                                  identity::TrustBundle(authority.certificate())));
-  return certificate;
+  return identity::MakeIdentity(folders.admin, identity::kAdminName, subject, authority, now);
 }
 
 /// Returns the token; the cluster gets its hash only.

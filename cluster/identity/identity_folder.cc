@@ -4,6 +4,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/identity/secret_files.h"
+#include "cluster/identity/signing_request.h"
 
 namespace onepiece::identity {
 namespace {
@@ -80,6 +81,17 @@ absl::Status SaveIdentity(const std::string& folder, const std::string& name, co
   if (!before.ok() || before->PublicKeyHash() != key.PublicKeyHash())
     ONEPIECE_RETURN_IF_ERROR(WriteSecretFile(files.key, key.ToPem()));
   return WriteSecretFile(files.certificate, certificate.ToPem());
+}
+
+absl::StatusOr<Certificate> MakeIdentity(const std::string& folder, const std::string& name,
+                                         const Subject& subject, const Authority& authority,
+                                         base::WallTime now, const IssueOptions& options) {
+  const PrivateKey key = PrivateKey::Generate();
+  ONEPIECE_ASSIGN_OR_RETURN(Certificate certificate,
+                            authority.Issue(SigningRequest::Make(key), subject, now, options));
+  ONEPIECE_RETURN_IF_ERROR(
+      SaveIdentity(folder, name, key, certificate, TrustBundle(authority.certificate())));
+  return certificate;
 }
 
 absl::StatusOr<Authority> LoadAuthority(const std::string& folder) {

@@ -67,6 +67,15 @@ absl::StatusOr<Identity> LoadIdentity(const std::string& folder, const std::stri
 absl::Status SaveIdentity(const std::string& folder, const std::string& name, const PrivateKey& key,
                           const Certificate& certificate, const TrustBundle& authorities);
 
+/// Makes an identity with a new key, whose certificate `authority` signs, and writes its files. It
+/// believes that CA alone. Returns the certificate.
+///
+/// Blocking: waits for the disk.
+/// Errors: those of Authority::Issue() and SaveIdentity().
+absl::StatusOr<Certificate> MakeIdentity(const std::string& folder, const std::string& name,
+                                         const Subject& subject, const Authority& authority,
+                                         base::WallTime now, const IssueOptions& options = {});
+
 /// Reads a CA's certificate and key.
 ///
 /// Errors: those of CheckSecretFolder(), ReadSecretFile() and Authority::FromPem().

@@ -6,7 +6,6 @@
 #include "cluster/contexts/credentials.h"
 #include "cluster/identity/authority.h"
 #include "cluster/identity/identity_folder.h"
-#include "cluster/identity/signing_request.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/grpc_log.h"
 #include "cluster/rpc/tls.h"
@@ -57,14 +56,8 @@ absl::Status EnsureIdentity(const std::string& folder, const std::string& name,
                             base::WallTime now) {
   ONEPIECE_ASSIGN_OR_RETURN(const bool good, IsGood(folder, name, subject, authority, now));
   if (good) return absl::OkStatus();
-  const identity::PrivateKey key = identity::PrivateKey::Generate();
-  identity::IssueOptions options;
-  options.hosts = {"localhost", "127.0.0.1", "::1"};
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const identity::Certificate certificate,
-      authority.Issue(identity::SigningRequest::Make(key), subject, now, options));
-  return identity::SaveIdentity(folder, name, key, certificate,
-                                identity::TrustBundle(authority.certificate()));
+  const identity::IssueOptions options{.hosts = {"localhost", "127.0.0.1", "::1"}};
+  return identity::MakeIdentity(folder, name, subject, authority, now, options).status();
 }
 
 absl::StatusOr<identity::Subject> SubjectOf(const NodePlan& node, const std::string& cluster) {

@@ -1,5 +1,6 @@
 #include "cluster/rpc/door.h"
 
+#include <functional>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -77,8 +78,16 @@ struct Door::Known {
 };
 
 struct Door::Cache {
+  /// Finds a text without a copy of it, because every call looks its certificate up.
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
   base::Mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<const Known>> known ABSL_GUARDED_BY(mutex);
+  std::unordered_map<std::string, std::shared_ptr<const Known>, Hash, std::equal_to<>> known
+      ABSL_GUARDED_BY(mutex);
 };
 
 Door::Door(std::string cluster, const base::Clock& clock)
@@ -110,10 +119,9 @@ std::shared_ptr<const Door::Table> Door::table() const {
 }
 
 absl::StatusOr<std::shared_ptr<const Door::Known>> Door::Know(std::string_view pem) const {
-  const std::string text(pem);
   {
     const base::MutexLock lock(cache_->mutex);
-    if (const auto found = cache_->known.find(text); found != cache_->known.end())
+    if (const auto found = cache_->known.find(pem); found != cache_->known.end())
       return found->second;
   }
   ONEPIECE_ASSIGN_OR_RETURN(const identity::Certificate certificate,
@@ -124,7 +132,7 @@ absl::StatusOr<std::shared_ptr<const Door::Known>> Door::Know(std::string_view p
       Known{certificate, std::move(subject), certificate.SerialNumber()});
   const base::MutexLock lock(cache_->mutex);
   if (cache_->known.size() >= kMaxCachedCertificates) cache_->known.clear();
-  cache_->known.emplace(text, known);
+  cache_->known.emplace(pem, known);
   return known;
 }
 

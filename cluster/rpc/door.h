@@ -42,6 +42,7 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
+  [[nodiscard]] const std::string& cluster() const { return cluster_; }
   /// Goes by this table from now on, unless it is older than the present one. Before the first
   /// table nobody can show a token, and no certificate counts as revoked.
   void Take(const v1::IdentityTable& table);

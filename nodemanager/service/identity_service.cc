@@ -59,12 +59,8 @@ const char* WordOf(rpc::Shown shown) {
   return "nothing";
 }
 
-v1::JoinToken WithoutHash(v1::JoinToken token) {
-  token.clear_secret_hash();
-  return token;
-}
-
-v1::BearerToken WithoutHash(v1::BearerToken token) {
+template <typename Token>
+Token WithoutHash(Token token) {
   token.clear_secret_hash();
   return token;
 }
@@ -356,9 +352,24 @@ absl::Status IdentityService::SetTenant(const grpc::ServerContext& context, v1::
   return Propose(std::move(command));
 }
 
+// What both kinds of token have. Returns what its maker is told, the secret's only appearance.
+template <typename Kept, typename Secret>
+v1::CreateTokenResponse IdentityService::Fill(Kept& token, const Secret& made, base::Duration life,
+                                              const grpc::ServerContext& context) const {
+  const base::WallTime now = controller_.clock().WallNow();
+  token.set_secret_hash(identity::HashOfSecret(made.secret));
+  token.set_created_unix_ms(base::ToUnixMs(now));
+  token.set_expires_unix_ms(base::ToUnixMs(now + life));
+  token.set_creator(CallerOf(context).name());
+  v1::CreateTokenResponse response;
+  response.set_id(identity::TokenId(token.secret_hash()));
+  response.set_token(made.Format());
+  response.set_expires_unix_ms(token.expires_unix_ms());
+  return response;
+}
+
 absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateBearerToken(
     const grpc::ServerContext& context, const v1::CreateTokenRequest& request) {
-  const base::WallTime now = controller_.clock().WallNow();
   v1::BearerToken token = request.bearer();
   if (token.tenant().empty()) token.set_tenant(identity::kDefaultTenant);
   ONEPIECE_RETURN_IF_ERROR(CheckLength("app_id", token.app_id()));
@@ -378,15 +389,8 @@ absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateBearerToken(
   }
   const identity::BearerToken made = identity::BearerToken::Generate();
   token.set_scopes(identity::FormatScopes(scopes));
-  token.set_secret_hash(identity::HashOfSecret(made.secret));
-  token.set_created_unix_ms(base::ToUnixMs(now));
-  token.set_expires_unix_ms(base::ToUnixMs(now + life));
-  token.set_creator(CallerOf(context).name());
-  v1::CreateTokenResponse response;
-  response.set_id(identity::TokenId(token.secret_hash()));
-  response.set_token(made.Format());
-  response.set_expires_unix_ms(token.expires_unix_ms());
   v1::Command command = CommandOf(context, request.reason());
+  const v1::CreateTokenResponse response = Fill(token, made, life, context);
   *command.mutable_create_token()->mutable_bearer() = std::move(token);
   ONEPIECE_RETURN_IF_ERROR(Propose(std::move(command)));
   return response;
@@ -394,7 +398,6 @@ absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateBearerToken(
 
 absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateJoinToken(
     const grpc::ServerContext& context, const v1::CreateTokenRequest& request) {
-  const base::WallTime now = controller_.clock().WallNow();
   v1::JoinToken token = request.join();
   ONEPIECE_ASSIGN_OR_RETURN(const identity::RoleSet roles, identity::ParseRoles(token.roles()));
   ONEPIECE_ASSIGN_OR_RETURN(const base::Duration life,
@@ -408,15 +411,8 @@ absl::StatusOr<v1::CreateTokenResponse> IdentityService::CreateJoinToken(
   const identity::JoinToken made =
       identity::JoinToken::Generate(authority.certificate().PublicKeyHash());
   token.set_roles(identity::FormatRoles(roles));
-  token.set_secret_hash(identity::HashOfSecret(made.secret));
-  token.set_created_unix_ms(base::ToUnixMs(now));
-  token.set_expires_unix_ms(base::ToUnixMs(now + life));
-  token.set_creator(CallerOf(context).name());
-  v1::CreateTokenResponse response;
-  response.set_id(identity::TokenId(token.secret_hash()));
-  response.set_token(made.Format());
-  response.set_expires_unix_ms(token.expires_unix_ms());
   v1::Command command = CommandOf(context, request.reason());
+  const v1::CreateTokenResponse response = Fill(token, made, life, context);
   *command.mutable_create_token()->mutable_join() = std::move(token);
   ONEPIECE_RETURN_IF_ERROR(Propose(std::move(command)));
   return response;

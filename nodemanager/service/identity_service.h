@@ -80,6 +80,9 @@ class IdentityService final : public v1::IdentityService::Service {
                                           const v1::RenewRequest& request);
   absl::StatusOr<v1::CreateTokenResponse> CreateToken(const grpc::ServerContext& context,
                                                       const v1::CreateTokenRequest& request);
+  template <typename Kept, typename Secret>
+  v1::CreateTokenResponse Fill(Kept& token, const Secret& made, base::Duration life,
+                               const grpc::ServerContext& context) const;
   absl::StatusOr<v1::CreateTokenResponse> CreateBearerToken(const grpc::ServerContext& context,
                                                             const v1::CreateTokenRequest& request);
   absl::StatusOr<v1::CreateTokenResponse> CreateJoinToken(const grpc::ServerContext& context,

@@ -9,9 +9,9 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/seconds.h"
 #include "cluster/config/yaml.h"
-#include "cluster/identity/identity_folder.h"
 #include "cluster/identity/subject.h"
 #include "cluster/node/node_agent.h"
+#include "cluster/rpc/door.h"
 #include "cluster/service/program.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/replication/replicated_log.h"
@@ -138,17 +138,12 @@ node::NodeAgentOptions AgentOptions(service::Host& host, const ReplicatedLog& lo
 }
 
 // A cluster is called as its certificates say. Under another name no certificate would be believed.
-absl::Status TakeClusterId(const service::Host& host, base::WallTime now,
-                           v1::NodeManagerConfig& config) {
-  const absl::StatusOr<identity::Identity> own =
-      identity::LoadIdentity(host.node().identity(), identity::kNodeName, now);
-  if (!own.ok()) return service::BadConfig(base::Message(own.status()));
-  const std::string& cluster = identity::ClusterOf(own->subject);
-  if (config.cluster_id().empty()) config.set_cluster_id(cluster);
-  if (config.cluster_id() == cluster) return absl::OkStatus();
+absl::Status TakeClusterId(const rpc::Door& door, v1::NodeManagerConfig& config) {
+  if (config.cluster_id().empty()) config.set_cluster_id(door.cluster());
+  if (config.cluster_id() == door.cluster()) return absl::OkStatus();
   return service::BadConfig(absl::StrCat("cluster_id is '", config.cluster_id(),
-                                         "', and the certificate in ", host.node().identity(),
-                                         " is of cluster '", cluster, "'"));
+                                         "', and the certificate in ", config.node().identity(),
+                                         " is of cluster '", door.cluster(), "'"));
 }
 
 // What the controller needs of the configuration.
@@ -167,8 +162,7 @@ ControllerOptions OptionsOf(const v1::NodeManagerConfig& config,
 absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& workflows,
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
   base::Clock& clock = base::SystemClock();
-  if (host.door() != nullptr)
-    ONEPIECE_RETURN_IF_ERROR(TakeClusterId(host, clock.WallNow(), config));
+  if (host.door() != nullptr) ONEPIECE_RETURN_IF_ERROR(TakeClusterId(*host.door(), config));
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
                             ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
   prometheus::Histogram& commits = CommitHistogram(host.metrics());

@@ -18,6 +18,7 @@
 #include "cluster/local/data_dir.h"
 #include "cluster/local/identities.h"
 #include "cluster/service/program.h"
+#include "tests/chaos/ledger_workflow.h"
 #include "tests/eventually.h"
 #include "tests/identities.h"
 
@@ -30,15 +31,6 @@ using std::chrono::seconds;
 constexpr auto kStartLimit = seconds(120), kStopLimit = seconds(60);
 constexpr char kFakeTime[] = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
-constexpr char kWorkflow[] =
-    "app_id: ledger\n"
-    "stages:\n"
-    "  - {stage: draw, plugin: ledger}\n"
-    "  - {stage: fill, plugin: ledger}\n"
-    "parameters:\n"
-    "  - {name: seed, type: INTEGER, required: true, minimum: 0, maximum: 9007199254740991}\n"
-    "  - {name: size_bytes, type: INTEGER, required: true, minimum: 0, maximum: 209715200}\n"
-    "  - {name: seconds, type: NUMBER, default_value: \"0\", minimum: 0, maximum: 600}\n";
 constexpr char kClusterYaml[] =
     "workflow_files: [ledger.yaml]\n"
     "nodemanagers: 3\n"
@@ -185,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& op
 
 absl::Status Cluster::Prepare() {
   const std::string& folder = options_.folder;
-  std::ofstream(folder + "/ledger.yaml") << kWorkflow;
+  std::ofstream(folder + "/ledger.yaml") << kLedgerWorkflow;
   std::ofstream(folder + "/cluster.yaml") << kClusterYaml;
   std::error_code error;
   if (options_.needs.mounts) {

@@ -87,9 +87,9 @@ class Disaster : public Fault {
   absl::Status RunVerb(const Cluster& cluster, QStringList arguments) const {
     QStringList addresses;
     for (const v1::Seat& seat : seats_) addresses << QString::fromStdString(seat.address());
-    arguments =
-        QStringList{"cluster"} + arguments + QStringList{"--nodemanager", addresses.join(','), "--identity",
-                               QString::fromStdString(cluster.State().identity)};
+    arguments = QStringList{"cluster"} + arguments +
+                QStringList{"--nodemanager", addresses.join(','), "--identity",
+                            QString::fromStdString(cluster.State().identity)};
     const testing::Outcome outcome = testing::RunProgram(
         QString::fromStdString(cluster.bin_dir() + "/onepiece"), arguments, kCommandSeconds);
     if (outcome.exit_code == 0) return absl::OkStatus();

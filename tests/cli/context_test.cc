@@ -20,17 +20,9 @@ class ContextTest : public QObject {
     temp_ = std::make_unique<QTemporaryDir>();
     const base::WallTime now = base::SystemClock().WallNow();
     const auto authority = identity::Authority::Create("pirates", now);
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    const auto certificate =
-        authority->Issue(identity::SigningRequest::Make(key),
-                         identity::PrincipalSubject{.cluster = "pirates",
-                                                    .name = "ann",
-                                                    .tenant = "films",
-                                                    .scopes = {identity::Scope::kRead}},
-                         now);
-    QVERIFY(identity::SaveIdentity(Path("ann").toStdString(), "ann", key, *certificate,
-                                   identity::TrustBundle(authority->certificate()))
-                .ok());
+    const identity::PrincipalSubject ann{
+        .cluster = "pirates", .name = "ann", .tenant = "films", .scopes = {identity::Scope::kRead}};
+    QVERIFY(identity::MakeIdentity(Path("ann").toStdString(), "ann", ann, *authority, now).ok());
   }
 
   void Add_List_Use_Show_Remove() {

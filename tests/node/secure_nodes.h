@@ -54,15 +54,10 @@ class SecureNodes {
   }
   std::string FolderOf(const std::string& id, identity::Role role) {
     const std::string folder = temp_.filePath(QString::fromStdString(id)).toStdString();
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    const auto certificate =
-        Must(authority_.Issue(identity::SigningRequest::Make(key),
-                              identity::NodeSubject{.cluster = cluster_, .id = id, .roles = {role}},
-                              base::SystemClock().WallNow()));
-    const absl::Status saved =
-        identity::SaveIdentity(folder, identity::kNodeName, key, certificate,
-                               identity::TrustBundle(authority_.certificate()));
-    if (!saved.ok()) qFatal("%s", saved.ToString().c_str());
+    Must(identity::MakeIdentity(
+        folder, identity::kNodeName,
+        identity::NodeSubject{.cluster = cluster_, .id = id, .roles = {role}}, authority_,
+        base::SystemClock().WallNow()));
     return folder;
   }
 

@@ -23,6 +23,7 @@
 #include "cluster/rpc/tls.h"
 #include "tests/bench/bench_report.h"
 #include "tests/bench/pairs.h"
+#include "tests/chaos/ledger_workflow.h"
 
 namespace onepiece::bench {
 namespace {
@@ -30,15 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::MonotonicTime;
 
-constexpr char kWorkflow[] =
-    "app_id: ledger\n"
-    "stages:\n"
-    "  - {stage: draw, plugin: ledger}\n"
-    "  - {stage: fill, plugin: ledger}\n"
-    "parameters:\n"
-    "  - {name: seed, type: INTEGER, required: true, minimum: 0, maximum: 9007199254740991}\n"
-    "  - {name: size_bytes, type: INTEGER, required: true, minimum: 0, maximum: 209715200}\n"
-    "  - {name: seconds, type: NUMBER, default_value: \"0\", minimum: 0, maximum: 600}\n";
 constexpr char kCluster[] =
     "workflow_files: [ledger.yaml]\n"
     "instances: [{stage: draw}, {stage: fill}]\n"
@@ -63,7 +55,7 @@ class Side {
                 absl::StrCat("onepiece-bench-security-", getpid(), insecure ? "-plain" : "-tls")) {
     fs::create_directories(folder_);
     fs::permissions(folder_, fs::perms::owner_all);
-    std::ofstream(folder_ / "ledger.yaml") << kWorkflow;
+    std::ofstream(folder_ / "ledger.yaml") << ledger::kLedgerWorkflow;
     std::ofstream(folder_ / "cluster.yaml") << kCluster;
     const MonotonicTime begun = Now();
     const local::ClusterState state =
@@ -76,7 +68,7 @@ class Side {
     client_ =
         std::make_unique<client::Client>(client::ClientOptions{.nodemanagers = state.nodemanagers});
     // From here on the channels exist, with the credentials of this moment.
-    small_ = Finish(Submit(64));
+    Finish(Submit(64));
     large_ = Finish(Submit(32 * kMiB));
     middle_ = Finish(Submit(kMiB));
   }
@@ -132,7 +124,7 @@ class Side {
   double up_s_ = 0;
   int seed_ = 0;
   std::unique_ptr<client::Client> client_;
-  std::string small_, middle_, large_;  ///< Jobs whose results stay.
+  std::string middle_, large_;  ///< Jobs whose results stay.
 };
 
 double Percentile(std::vector<double> values, double share) {

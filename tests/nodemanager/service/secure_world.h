@@ -242,12 +242,9 @@ class SecureWorld {
     if (!status.ok()) qFatal("%s", base::Message(status).c_str());
   }
   void Save(const std::string& folder, const identity::Subject& subject) const {
-    const identity::PrivateKey key = identity::PrivateKey::Generate();
-    const auto certificate = authority_.Issue(identity::SigningRequest::Make(key), subject,
-                                              base::SystemClock().WallNow());
-    Check(certificate.status());
-    Check(identity::SaveIdentity(folder, identity::kNodeName, key, *certificate,
-                                 identity::TrustBundle(authority_.certificate())));
+    Check(identity::MakeIdentity(folder, identity::kNodeName, subject, authority_,
+                                 base::SystemClock().WallNow())
+              .status());
   }
 
   QTemporaryDir dir_;
