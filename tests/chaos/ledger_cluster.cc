@@ -199,7 +199,7 @@ absl::Status Cluster::Prepare() {
 // With certificates as `onepiece up` makes them, a process whose clock is moved by more than their
 // life would see all others' as expired.
 absl::Status Cluster::MakeLongIdentities() const {
-  constexpr char kId[] = "moved-clocks";
+  constexpr char kId[] = "c10c5a71e5ee";
   ONEPIECE_RETURN_IF_ERROR(local::PrepareDataDir(data_.path).status());
   ONEPIECE_RETURN_IF_ERROR(service::WriteFileAtomically(data_.path + "/cluster_id", kId));
   const testing::TestAuthority authority(kId, 400 * identity::kDay, identity::kMaxCertificateLife);

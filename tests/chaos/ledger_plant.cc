@@ -9,6 +9,9 @@
 
 #include "absl/strings/str_split.h"
 #include "cluster/base/status.h"
+#include "cluster/identity/identity_folder.h"
+#include "cluster/local/identities.h"
+#include "cluster/rpc/tls.h"
 #include "tests/chaos/ledger_databases.h"
 #include "tests/chaos/ledger_load.h"
 #include "tests/eventually.h"
@@ -46,6 +49,18 @@ absl::Status WipeDatabases(const Cluster& cluster) {
   return back ? absl::OkStatus() : NotPlanted("the databases did not come back");
 }
 
+/// As a database sees the others: they take records from nobody else.
+absl::StatusOr<Databases> PeersOf(const Cluster& cluster) {
+  const std::string folder = cluster.State().identity;
+  const rpc::TlsOptions options{.folder = folder + "/database-1", .name = identity::kNodeName};
+  ONEPIECE_ASSIGN_OR_RETURN(auto credentials,
+                            rpc::MakeChannelCredentials(options, base::SystemClock()));
+  rpc::UseCredentials(std::move(credentials));
+  Databases databases = DatabasesOf(cluster);
+  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(folder));
+  return databases;
+}
+
 /// Databases believe a peer, and the earlier end of two.
 absl::Status PlantEnd(const Cluster& cluster, v1::JobRecord record) {
   record.clear_has_bytes();
@@ -57,7 +72,7 @@ absl::Status PlantEnd(const Cluster& cluster, v1::JobRecord record) {
   v1::ReplicateJobsRequest request;
   *request.add_records() = record;
   request.set_cluster_id(cluster.State().cluster_id);
-  const auto databases = DatabasesOf(cluster);
+  ONEPIECE_ASSIGN_OR_RETURN(const Databases databases, PeersOf(cluster));
   const bool done = !databases.empty() && testing::Eventually(base::Scaled(kPlantLimit), [&] {
     return std::ranges::all_of(databases, [&](const auto& database) {
       return rpc::Call(*database, &v1::DatabaseService::Stub::ReplicateJobs, request, kTaken).ok();

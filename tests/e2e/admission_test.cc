@@ -1,6 +1,7 @@
 // Theorem 1 (docs/elasticity.md, "Capacity model") on a real cluster: jobs enter at the rate at
 // which the slowest stage takes them, and none queues inside. Ten times the load costs no goodput.
 // The stages compute for a known time.
+#include <QScopeGuard>
 #include <algorithm>
 #include <numeric>
 
@@ -53,6 +54,7 @@ class AdmissionTest : public ClusterFixture {
 
   void FreshCluster_LetsInTwoUnknownJobsForEachWorker() {
     ClusterUnderTest fresh;
+    const auto restore = qScopeGuard([&] { QVERIFY(cluster_.ShowIdentity()); });
     QVERIFY(UpCalibrated(fresh, kChainCluster, {{"chain.yaml", kChainWorkflow}}));
     JobLoad load(fresh.ProxyAddress());
     // The proxy may not have heard of the instances yet.

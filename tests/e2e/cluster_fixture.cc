@@ -21,9 +21,12 @@ std::string FramesHash(const json& job) {
 bool ClusterUnderTest::Up(const QStringList& arguments) const {
   const Outcome up = Run(QStringList{"up"} + arguments);
   if (up.exit_code != 0) qWarning("%s", (up.err + Logs()).c_str());
-  // Some tests call the cluster from this process too.
+  return up.exit_code == 0 && ShowIdentity();
+}
+
+bool ClusterUnderTest::ShowIdentity() const {
   const auto state = local::FindCluster(Path("data"));
-  return up.exit_code == 0 && state.ok() && local::ShowIdentity(state->identity).ok();
+  return state.ok() && local::ShowIdentity(state->identity).ok();
 }
 
 bool ClusterUnderTest::UpWith(const std::string& cluster_yaml) const {

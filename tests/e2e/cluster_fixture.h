@@ -33,6 +33,9 @@ class ClusterUnderTest {
   /// Calls Up with this configuration. Its paths are relative to Path("").
   [[nodiscard]] bool UpWith(const std::string& cluster_yaml) const;
 
+  /// Calls from this process go out as this cluster's admin from now on. Up() does it too.
+  [[nodiscard]] bool ShowIdentity() const;
+
   /// Runs `onepiece ARGUMENTS --data-dir …` to its end.
   [[nodiscard]] Outcome Run(const QStringList& arguments, int timeout_s = 180) const;
 

@@ -19,9 +19,11 @@ namespace {
 
 using Artifacts = std::vector<sdk::Artifact>;
 
+/// Always with the same UID, which the files name.
 message::Message FusedJob(bool image) {
+  static const base::Uid uid = base::Uid::GenerateRandom();
   message::Message job;
-  job.header.uid = base::Uid::GenerateRandom();
+  job.header.uid = uid;
   job.header.deadline = base::SystemClock().Now() + std::chrono::hours(1);
   job.parameters = ClipOf("a red circle moving right", 3, "png");
   job.parameters["steps"] = std::int64_t{4};
