@@ -18,6 +18,7 @@
 #include "cluster/rpc/grpc_log.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/tls.h"
+#include "cluster/service/secure_metrics.h"
 #include "cluster/telemetry/log_ring.h"
 #include "cluster/telemetry/metrics.h"
 #include "cluster/telemetry/spans.h"
@@ -102,8 +103,20 @@ absl::Status Host::Serve(const std::vector<grpc::Service*>& services) {
 absl::Status Host::OpenAddresses() {
   ONEPIECE_RETURN_IF_ERROR(server_->Start().status());
   address_ = node_.advertise().empty() ? server_->address() : node_.advertise();
-  ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));
+  ONEPIECE_RETURN_IF_ERROR(ServeMetrics());
   spdlog::info("op=serve address={} metrics_address={}", address_, metrics_address_);
+  return absl::OkStatus();
+}
+
+absl::Status Host::ServeMetrics() {
+  if (secured_.door == nullptr || IsLoopback(node_.metrics_address())) {
+    ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));
+    return absl::OkStatus();
+  }
+  ONEPIECE_ASSIGN_OR_RETURN(
+      secure_metrics_,
+      SecureMetrics::Serve(node_.metrics_address(), node_.identity(), *metrics_, *secured_.door));
+  metrics_address_ = secure_metrics_->address();
   return absl::OkStatus();
 }
 
@@ -143,6 +156,7 @@ void Host::StopServing() {
   server_->Shutdown(kGrace);
   // Scrapes read objects of the program's body (OnScrape), which go after this call.
   metrics_->Stop();
+  secure_metrics_.reset();
 }
 
 int RunProgram(ServiceOptions& options, int argc, const char* const* argv, const Body& body,

@@ -46,6 +46,8 @@ class TelemetryService;
 
 namespace onepiece::service {
 
+class SecureMetrics;
+
 /// What every running service program has: the gRPC server, metrics, spans and the log. It keeps
 /// the process's log lines for TailLogs from its construction on.
 ///
@@ -99,6 +101,7 @@ class Host {
 
  private:
   absl::Status OpenAddresses();
+  absl::Status ServeMetrics();
 
   const v1::NodeConfig& node_;
   const Secured secured_;
@@ -106,6 +109,7 @@ class Host {
   bool shut_down_ = false;
   std::atomic<bool> health_is_set_ = false;  // By the program, with SetHealth().
   std::unique_ptr<telemetry::Metrics> metrics_;
+  std::unique_ptr<SecureMetrics> secure_metrics_;
   std::unique_ptr<telemetry::Spans> spans_;
   const std::shared_ptr<telemetry::LogRing> logs_;  // Shared with the logger.
   std::unique_ptr<rpc::Server> server_;

@@ -16,6 +16,7 @@
 #include "cluster/base/clock.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
+#include "prometheus/text_serializer.h"
 
 namespace onepiece::telemetry {
 namespace {
@@ -195,6 +196,10 @@ prometheus::Histogram& Metrics::Histogram(std::string_view name, std::string_vie
 }
 
 void Metrics::OnScrape(std::function<void()> update) { scrape_->Add(std::move(update)); }
+
+std::string Metrics::Text() const {
+  return prometheus::TextSerializer().Serialize(scrape_->Collect());
+}
 
 absl::StatusOr<std::string> Metrics::Serve(const std::string& address) {
   ONEPIECE_CHECK(exposer_ == nullptr);

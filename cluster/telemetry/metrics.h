@@ -55,6 +55,8 @@ class Metrics {
   /// else counts. Whatever `update` uses must outlive Stop().
   void OnScrape(std::function<void()> update);
 
+  /// What a scrape gets: all metrics in Prometheus' text format.
+  [[nodiscard]] std::string Text() const;
   /// Serves GET http://{address}/metrics and returns host:port. The system chooses a port for 0.
   ///
   /// Errors: UNAVAILABLE (CANNOT_LISTEN).
