@@ -9,10 +9,12 @@
 #include "absl/time/time.h"
 #include "cluster/backup/backup_file.h"
 #include "cluster/base/generation.h"
+#include "cluster/base/ids.h"
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
 #include "cluster/cli/choose_replica.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/identity/seal.h"
 #include "cluster/terminal/exit_code.h"
 
 namespace onepiece::cli {
@@ -25,15 +27,32 @@ constexpr char kStampFormat[] = "%E4Y%m%dT%H%M%SZ";
 constexpr absl::Duration kRetry = absl::Minutes(1);
 
 struct BackupArguments {
-  std::string file, replica, every;
+  std::string file, replica, every, passphrase_file;
   int keep = 24;
 };
 
-absl::StatusOr<backup::Written> MakeBackup(client::Client& client, const std::string& replica,
+/// With a passphrase each backup has a salt of its own.
+absl::StatusOr<v1::BackupRequest> RequestOf(const BackupArguments& arguments) {
+  v1::BackupRequest request;
+  if (arguments.passphrase_file.empty()) return request;
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string passphrase,
+                            identity::ReadPassphraseFile(arguments.passphrase_file));
+  std::string salt(identity::kWrapSaltBytes, '\0');
+  base::FillRandom(salt.data(), salt.size());
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string key, identity::WrapKeyOf(passphrase, salt));
+  request.set_wrapping_key(key);
+  request.set_wrapping_salt(salt);
+  return request;
+}
+
+absl::StatusOr<backup::Written> MakeBackup(client::Client& client, const BackupArguments& arguments,
                                            const std::string& path) {
-  ONEPIECE_ASSIGN_OR_RETURN(const client::ReplicaAnswer asked, ChooseReplica(client, replica));
+  ONEPIECE_ASSIGN_OR_RETURN(const v1::BackupRequest request, RequestOf(arguments));
+  ONEPIECE_ASSIGN_OR_RETURN(const client::ReplicaAnswer asked,
+                            ChooseReplica(client, arguments.replica));
   return backup::WriteFile(path, [&](backup::Sink sink) {
-    return client.Backup(asked.address, [&](std::string_view chunk) { return sink(chunk); });
+    return client.Backup(asked.address, request,
+                         [&](std::string_view chunk) { return sink(chunk); });
   });
 }
 
@@ -46,6 +65,7 @@ Json BackupDocument(const backup::Written& written) {
           {"epoch", header.epoch()},
           {"generation", base::GenerationOf(header.epoch())},
           {"create_unix_ms", header.create_unix_ms()},
+          {"has_seal_key", !header.wrapped_seal_key().empty()},
           {"bytes", written.bytes},
           {"sha256", written.sha256}};
 }
@@ -87,7 +107,7 @@ void RemoveOldest(const std::string& file, int keep) {
 int RunOnce(const Context& context, const BackupArguments& arguments) {
   const auto client = context.MakeManagerClient();
   if (!client.ok()) return context.Fail(client.status());
-  const auto written = MakeBackup(**client, arguments.replica, arguments.file);
+  const auto written = MakeBackup(**client, arguments, arguments.file);
   if (!written.ok()) return context.Fail(written.status());
   context.Print(BackupDocument(*written), BackupText(*written));
   return terminal::kOk;
@@ -100,8 +120,7 @@ int RunRepeatedly(const Context& context, const BackupArguments& arguments, absl
   if (!client.ok()) return context.Fail(client.status());
   for (;;) {
     const std::string stamp = absl::FormatTime(kStampFormat, absl::Now(), absl::UTCTimeZone());
-    const auto written =
-        MakeBackup(**client, arguments.replica, absl::StrCat(arguments.file, ".", stamp));
+    const auto written = MakeBackup(**client, arguments, absl::StrCat(arguments.file, ".", stamp));
     if (written.ok()) {
       std::cout << (context.json ? BackupDocument(*written).dump(-1, ' ', false,
                                                                  Json::error_handler_t::replace) +
@@ -138,6 +157,10 @@ void DefineClusterBackup(CLI::App& verb, Context& context) {
   verb.add_option("file", arguments->file, "Where to write it")->required();
   verb.add_option("--replica", arguments->replica,
                   "Node id of the replica to ask (default: the leader)");
+  verb.add_option(
+      "--passphrase-file", arguments->passphrase_file,
+      "File (mode 0600) with a passphrase: the backup then holds the cluster's seal key "
+      "behind it, and who restores it needs no other NodeManager's identity");
   CLI::Option* every = verb.add_option(
       "--every", arguments->every,
       "Go on until SIGTERM, and write FILE.YYYYMMDDTHHMMSSZ (UTC) once in this time (30m, 24h)");

@@ -226,7 +226,8 @@ class Client {
   /// Hands the bytes of a backup file to `sink`. An error of the sink ends the call and is
   /// returned. The caller checks the bytes: a stream that broke off may have brought only some of
   /// them.
-  absl::Status Backup(const std::string& address, const ChunkSink& sink);
+  absl::Status Backup(const std::string& address, const v1::BackupRequest& request,
+                      const ChunkSink& sink);
 
  private:
   class Impl;

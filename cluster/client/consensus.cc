@@ -145,12 +145,13 @@ absl::StatusOr<v1::ListLogResponse> Client::ListLog(const std::string& address,
                impl_->options);
 }
 
-absl::Status Client::Backup(const std::string& address, const ChunkSink& sink) {
+absl::Status Client::Backup(const std::string& address, const v1::BackupRequest& request,
+                            const ChunkSink& sink) {
   ConsensusStub stub(rpc::MakeChannel(address, {}, impl_->options.user_agent));
   grpc::ClientContext context;
   rpc::SetTimeLeft(context, base::Scaled(kBackupTimeout));
   const std::stop_callback cancel(impl_->options.stop, [&context] { context.TryCancel(); });
-  const auto reader = stub.Backup(&context, v1::BackupRequest());
+  const auto reader = stub.Backup(&context, request);
   v1::BackupChunk chunk;
   absl::Status status;
   while (status.ok() && reader->Read(&chunk)) status = sink(chunk.data());

@@ -159,4 +159,10 @@ absl::StatusOr<std::string> WrapKeyOf(std::string_view passphrase, std::string_v
   return key;
 }
 
+absl::StatusOr<std::string> ReadPassphraseFile(const std::string& path) {
+  ONEPIECE_ASSIGN_OR_RETURN(std::string passphrase, ReadSecretFile(path));
+  while (passphrase.ends_with('\n') || passphrase.ends_with('\r')) passphrase.pop_back();
+  return passphrase;
+}
+
 }  // namespace onepiece::identity

@@ -69,6 +69,12 @@ absl::Status WriteSealKeyFile(const std::string& folder, std::string_view key);
 /// Errors: INVALID_ARGUMENT (EMPTY_PASSPHRASE; BAD_SALT: less than kWrapSaltBytes).
 absl::StatusOr<std::string> WrapKeyOf(std::string_view passphrase, std::string_view salt);
 
+/// Reads the passphrase that stands in a file: other users see the arguments of a program. Line
+/// ends after it do not count.
+///
+/// Errors: those of ReadSecretFile().
+absl::StatusOr<std::string> ReadPassphraseFile(const std::string& path);
+
 // All functions are thread-safe.
 
 }  // namespace onepiece::identity

@@ -11,7 +11,7 @@
 #include "cluster/base/generation.h"
 #include "cluster/base/status.h"
 #include "cluster/contexts/credentials.h"
-#include "cluster/identity/secret_files.h"
+#include "cluster/identity/seal.h"
 #include "cluster/terminal/exit_code.h"
 #include "cluster/terminal/output.h"
 #include "nodemanager/regroup/regroup.h"
@@ -41,10 +41,8 @@ std::string GroupText(const NewGroup& group, const std::string& dir) {
       dir, base::GenerationOf(group.epoch), group.cluster_id, group.slot.value, group.name);
 }
 
-// The passphrase stands in a file, because other users see the arguments of a program.
 absl::StatusOr<std::string> ReadSealKey(const backup::Backup& backup, const std::string& file) {
-  ONEPIECE_ASSIGN_OR_RETURN(std::string passphrase, identity::ReadSecretFile(file));
-  while (passphrase.ends_with('\n') || passphrase.ends_with('\r')) passphrase.pop_back();
+  ONEPIECE_ASSIGN_OR_RETURN(const std::string passphrase, identity::ReadPassphraseFile(file));
   return OpenSealKey(backup.header, passphrase);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/generation.h"
 #include "cluster/base/status.h"
+#include "cluster/identity/secret_files.h"
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
@@ -173,22 +174,31 @@ class Disaster : public Fault {
 class AllDisksLost final : public Disaster {
   absl::Status Prepare(Cluster& cluster) override {
     file_ = cluster.folder() + "/nodemanagers.backup";
-    return RunVerb(cluster, {"backup", QString::fromStdString(file_)});
+    passphrase_ = cluster.folder() + "/passphrase";
+    ONEPIECE_RETURN_IF_ERROR(identity::WriteSecretFile(passphrase_, "one of a disaster\n"));
+    return RunVerb(cluster, {"backup", QString::fromStdString(file_), "--passphrase-file",
+                             QString::fromStdString(passphrase_)});
   }
   [[nodiscard]] std::string Survivor(const Injury&) const override { return ""; }
   absl::Status Regroup(Cluster& cluster, const Injury&) override {
+    // Its key and the CA's are lost with the disk. The passphrase brings both back.
     const std::string name = seats().front().name();
+    const std::string folder = cluster.State().identity + "/" + name;
+    std::error_code error;
+    if (fs::remove_all(folder, error) == 0) return Failed(folder + ": nothing to lose");
     QStringList replicas;
     for (const v1::Seat& seat : seats())
       replicas << QString::fromStdString(seat.name() + "=" + seat.address());
     return RunVerb(cluster, {"restore", QString::fromStdString(file_), "--into",
                              QString::fromStdString(cluster.DataDirOf(name)), "--name",
-                             QString::fromStdString(name), "--replicas", replicas.join(',')});
+                             QString::fromStdString(name), "--replicas", replicas.join(','),
+                             "--passphrase-file", QString::fromStdString(passphrase_),
+                             "--identity-out", QString::fromStdString(folder)});
   }
   // The other replicas take their seats by themselves.
   absl::Status Complete(Cluster&) override { return absl::OkStatus(); }
 
-  std::string file_;
+  std::string file_, passphrase_;
 };
 
 class MajorityLost final : public Disaster {
