@@ -15,6 +15,7 @@
 #include "cluster/service/program.h"
 #include "cluster/workflow/workflow_check.h"
 #include "nodemanager/replication/replicated_log.h"
+#include "nodemanager/service/audit_file.h"
 #include "nodemanager/service/config_service.h"
 #include "nodemanager/service/consensus_service.h"
 #include "nodemanager/service/controller.h"
@@ -196,6 +197,8 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   IdentityService identities(controller, keeper,
                              {.door = host.door(), .read_only = read_only, .addresses = addresses});
   if (host.door() != nullptr) consensus.SetSealKey([&] { return keeper.SealKey(); });
+  ONEPIECE_ASSIGN_OR_RETURN(AuditFile audit,
+                            AuditFile::Open({.path = config.node().data_dir() + "/audit.jsonl"}));
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.
@@ -206,6 +209,7 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   absl::Status status = log->Start(host.address());
   controller.Start();
   keeper.Start();
+  std::jthread audit_writer = FollowAudit(controller, std::move(audit), clock);
   node::ClusterView view;
   node::NodeAgent agent(AgentOptions(host, *log), view);
   agent.SetState({.state = v1::Node::READY});
@@ -220,6 +224,7 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   // The services still answer here. log->Stop() releases the handlers that wait in Propose(), so
   // StopServing() need not wait for them.
   agent.Stop();
+  audit_writer = {};
   keeper.Stop();
   controller.Stop();
   log->Stop();
