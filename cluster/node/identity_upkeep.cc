@@ -149,8 +149,8 @@ void IdentityUpkeep::Hear(std::uint64_t epoch) {
 }
 
 void IdentityUpkeep::FillIn(v1::ReportNodeRequest& report) const {
-  report.set_identity_epoch(door_.epoch());
   const base::MutexLock lock(mutex_);
+  report.set_identity_epoch(epoch_);
   report.set_signing_authority(signer_);
 }
 
@@ -173,7 +173,7 @@ base::Duration IdentityUpkeep::Step(const std::stop_token& stop) {
   {
     const base::MutexLock lock(mutex_);
     heard_ = false;
-    stale = announced_ > door_.epoch();
+    stale = announced_ > epoch_;
   }
   base::Duration pause = base::Scaled(kLookInterval);
   bool failed = false;
@@ -195,12 +195,14 @@ base::Duration IdentityUpkeep::Step(const std::stop_token& stop) {
 
 absl::Status IdentityUpkeep::RefreshTable(const std::stop_token& stop) {
   ONEPIECE_ASSIGN_OR_RETURN(const v1::IdentityTable table, calls_.get_table(stop));
-  // The files come first: while they cannot be written, the door's epoch stays behind, and so the
-  // NodeManager does not count on this node when it changes from one CA to the next.
+  // The files come first: while they cannot be written, this node's epoch stays behind, and so the
+  // NodeManager does not count on it when it changes from one CA to the next.
   if (!folder_.empty() && !table.authorities().empty())
     ONEPIECE_RETURN_IF_ERROR(TakeAuthorities(table.authorities()));
   signing_ = table.signing_authority();
   door_.Take(table);
+  const base::MutexLock lock(mutex_);
+  epoch_ = table.epoch();
   return absl::OkStatus();
 }
 

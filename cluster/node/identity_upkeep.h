@@ -97,6 +97,9 @@ class IdentityUpkeep {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::uint64_t announced_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the table that the files follow. A NodeManager's door may be ahead, because it reads the
+  // state.
+  std::uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   bool heard_ ABSL_GUARDED_BY(mutex_) = false;
   // Of the certificate that the files hold: its serial number, who signed it, when it ends.
   std::string serial_ ABSL_GUARDED_BY(mutex_);

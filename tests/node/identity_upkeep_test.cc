@@ -113,6 +113,20 @@ class IdentityUpkeepTest : public QObject {
     QCOMPARE(renewals_asked_, 0);
   }
 
+  void Authorities_AreWrittenDown_AlsoWhereTheDoorKnowsThemAlready() {
+    const Authority next = *Authority::Create("pirates", kNow);
+    SetTable(2, {authority_.get(), &next}, *authority_);
+    door_->Take(*table_);  // As a NodeManager's, which reads the state.
+    v1::ReportNodeRequest report;
+    upkeep_->FillIn(report);
+    QCOMPARE(report.identity_epoch(), std::uint64_t{0});
+    upkeep_->Hear(2);
+    Step();
+    QCOMPARE(identity::ReadTrustFile(Files().authorities)->authorities().size(), std::size_t{2});
+    upkeep_->FillIn(report);
+    QCOMPARE(report.identity_epoch(), std::uint64_t{2});
+  }
+
   void Authorities_ThatMakeNoSense_ChangeNothing() {
     const std::string before = identity::ReadTrustFile(Files().authorities)->ToPem();
     table_->set_authorities("-----BEGIN NONSENSE-----");
