@@ -1,4 +1,6 @@
 // The verbs cert list, renew, revoke, rotate and authority, which ask the cluster.
+#include <iostream>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/clock.h"
@@ -117,16 +119,19 @@ std::string NextStep(const v1::AuthorityStatus& status) {
   }
   switch (status.rotation()) {
     case v1::AuthorityStatus::INTRODUCED:
-      return "every node believes the next CA: `onepiece cert rotate` lets it sign";
+      return "every node believes the next CA. People and programs run `onepiece cert renew` now, "
+             "to believe it too; then `onepiece cert rotate` lets it sign";
     case v1::AuthorityStatus::OVERLAP:
-      return "every node has a certificate of the new CA: `onepiece cert rotate` forgets the old "
-             "one";
+      return "every node has a certificate of the new CA. People and programs run `onepiece cert "
+             "renew` now, to have one too; then `onepiece cert rotate` forgets the old one";
     default:
       return "no rotation is under way";
   }
 }
 
-int PrintAuthority(const Context& context, const absl::StatusOr<v1::AuthorityStatus>& status) {
+/// `renewed`: the identity that went along; empty for none.
+int PrintAuthority(const Context& context, const absl::StatusOr<v1::AuthorityStatus>& status,
+                   const std::string& renewed = {}) {
   if (!status.ok()) return context.Fail(status.status());
   const std::string& next = status->next_fingerprint();
   context.Print(
@@ -134,19 +139,33 @@ int PrintAuthority(const Context& context, const absl::StatusOr<v1::AuthoritySta
        {"not_after_unix_ms", status->not_after_unix_ms()},
        {"next_fingerprint", next.empty() ? Json(nullptr) : Json(next)},
        {"rotation", RotationName(status->rotation())},
+       {"renewed", renewed.empty() ? Json(nullptr) : Json(renewed)},
        {"waiting_for",
         std::vector<std::string>(status->waiting_for().begin(), status->waiting_for().end())}},
       absl::StrCat("signs        ", status->fingerprint(), "\n", "until        ",
                    TimeText(status->not_after_unix_ms()), "\n",
                    next.empty() ? "" : absl::StrCat("other CA     ", next, "\n"), "rotation     ",
-                   RotationName(status->rotation()), ": ", NextStep(*status), "\n"));
+                   RotationName(status->rotation()), ": ", NextStep(*status), "\n",
+                   renewed.empty() ? "" : absl::StrCat("renewed      ", renewed, "\n")));
   return terminal::kOk;
 }
 
 int RunRotate(const Context& context, client::Client& client, const IssuedArguments& arguments) {
   v1::RotateAuthorityRequest request;
   request.set_reason(arguments.reason);
-  return PrintAuthority(context, client.RotateAuthority(request));
+  const absl::StatusOr<v1::AuthorityStatus> status = client.RotateAuthority(request);
+  if (!status.ok()) return context.Fail(status.status());
+  // Whoever takes the steps follows them, as nodes do, or would not believe the nodes after the
+  // next one.
+  const absl::StatusOr<local::ClusterState> cluster = context.FindCluster();
+  const std::string folder = cluster.ok() ? cluster->identity : "";
+  if (folder.empty()) return PrintAuthority(context, status);
+  const absl::Status renewed = Renew(client, folder).status();
+  if (renewed.ok()) return PrintAuthority(context, status, folder);
+  std::cerr << "onepiece: the cluster took the step, but the identity in " << folder
+            << " was not renewed: " << base::Message(renewed) << ": run `onepiece cert renew "
+            << folder << "`\n";
+  return PrintAuthority(context, status);
 }
 
 int RunShowAuthority(const Context& context, client::Client& client,

@@ -20,10 +20,26 @@ bool Exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
+/// Keeps a file that is replaced under another name.
+absl::Status SetAside(const std::string& path) {
+  std::error_code error;
+  fs::rename(path, path + ".replaced", error);
+  if (!error) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kFailedPrecondition, "CANNOT_WRITE",
+                         path + ": cannot rename it: " + error.message());
+}
+
 absl::StatusOr<identity::Authority> EnsureAuthority(const std::string& folder,
                                                     const std::string& cluster,
                                                     base::WallTime now) {
-  if (Exists(folder + "/ca.key")) return identity::LoadAuthority(folder);
+  if (Exists(folder + "/ca.key")) {
+    absl::StatusOr<identity::Authority> present = identity::LoadAuthority(folder);
+    if (base::GetReason(present.status()).reason != "KEY_MISMATCH") return present;
+    // The last run changed to another CA, whose key was in its state alone. So this run has a CA of
+    // its own.
+    for (const char* file : {"/ca.key", "/ca.pem"})
+      ONEPIECE_RETURN_IF_ERROR(SetAside(folder + file));
+  }
   ONEPIECE_ASSIGN_OR_RETURN(identity::Authority authority,
                             identity::Authority::Create(cluster, now));
   ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthority(folder, authority));
@@ -81,8 +97,8 @@ absl::Status PrepareIdentities(const ClusterPlan& plan, const DataDir& dir, base
     ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(node, plan.cluster_id));
     const std::string& folder = node.node->identity();
     ONEPIECE_RETURN_IF_ERROR(EnsureIdentity(folder, identity::kNodeName, subject, authority, now));
-    const bool first = &node == &plan.nodes.front();
-    if (first && !Exists(folder + "/ca.key"))
+    // An earlier run's may be another CA's.
+    if (&node == &plan.nodes.front())
       ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthorityKey(folder, authority));
   }
   return absl::OkStatus();

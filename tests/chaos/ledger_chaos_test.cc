@@ -52,6 +52,8 @@ constexpr char kHosts[] =
     "link_down,drop_packets,disk_full,shm_full,bit_flip,memory_limit,kill_database,kill_instance";
 /// What the third one does to all NodeManagers at once.
 constexpr char kDisasters[] = "all_disks_lost,majority_lost";
+/// What the fourth one does to certificates and tokens, which nobody may notice.
+constexpr char kLifecycle[] = "rotate_ca,revoke_bystander";
 constexpr int kLargestKib = 200 << 10;
 constexpr int kCancelPercent = 6;
 constexpr int kNotHere = 4;  // The run's exit code where a fault needs root or a package.
@@ -76,6 +78,7 @@ class LedgerChaosTest : public QObject {
     QTest::newRow("processes") << kProcesses;
     QTest::newRow("hosts") << kHosts;
     QTest::newRow("disasters") << kDisasters;
+    QTest::newRow("certificates and tokens") << kLifecycle;
   }
   void HurtCluster_KeepsEveryWord() {
     QFETCH(QString, faults);
@@ -95,6 +98,11 @@ class LedgerChaosTest : public QObject {
     // Only NodeManagers die in a disaster: no node was taken for dead, or its work would have been
     // given to others.
     if (faults == kDisasters) QCOMPARE(report.value("given_again", -1), 0);
+    // Nor does a new CA end any process or connection that was let in.
+    if (faults == kLifecycle) {
+      QCOMPARE(report.value("given_again", -1), 0);
+      QCOMPARE(report["refused"], nlohmann::json::object());
+    }
   }
 
   // The tests below hold the run itself to its word: a sound cluster, and what it could hide.

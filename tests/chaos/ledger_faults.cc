@@ -12,6 +12,7 @@
 
 #include "cluster/base/status.h"
 #include "tests/chaos/ledger_disaster.h"
+#include "tests/chaos/ledger_lifecycle.h"
 
 namespace onepiece::ledger {
 namespace {
@@ -203,6 +204,10 @@ std::unique_ptr<Fault> MakeFault(Kind kind) {
       return MakeAllDisksLost();
     case Kind::kMajorityLost:
       return MakeMajorityLost();
+    case Kind::kRotateAuthority:
+      return MakeRotateAuthority();
+    case Kind::kRevokeBystander:
+      return MakeRevokeBystander();
   }
   return nullptr;
 }

@@ -98,6 +98,8 @@ std::vector<FaultKind> MakeFaultKinds() {
        {Role::kGroup},
        milliseconds(500),
        milliseconds(5'000)},
+      {"rotate_ca", Kind::kRotateAuthority, {Role::kGroup}, none, none},
+      {"revoke_bystander", Kind::kRevokeBystander, {Role::kGroup}, none, none},
   };
 }
 

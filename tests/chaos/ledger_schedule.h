@@ -38,6 +38,8 @@ enum class Kind : std::uint8_t {
   kMemoryLimit,   ///< It can allocate 8 MiB more.
   kAllDisksLost,  ///< The NodeManagers' disks are lost, and the group is restored from a backup.
   kMajorityLost,  ///< All of their disks but one are lost, and the group is recovered from it.
+  kRotateAuthority,  ///< The cluster changes to a new CA.
+  kRevokeBystander,  ///< A token and a certificate that the load does not use are made and revoked.
 };
 
 struct FaultKind {

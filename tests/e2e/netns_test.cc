@@ -127,6 +127,48 @@ class NetnsTest : public QObject {
     QCOMPARE(got.Document().value("sha256", ""), hash.toHex().toStdString());
   }
 
+  void AStrangerOnTheOtherHost_IsRefusedAtEveryPort_data() {
+    QTest::addColumn<QString>("who");
+    QTest::addColumn<QStringList>("refusals");
+    const testing::TestAuthority foreign("twohosts");
+    foreign.SavePrincipal(Path("foreign").toStdString(), "admin", {identity::Scope::kAdmin});
+    authority_.SavePrincipal(Path("ci").toStdString(), "ci",
+                             {identity::Scope::kSubmit, identity::Scope::kReadOwn}, "films");
+    const QStringList no_connection = {"UNAVAILABLE", "DEADLINE_EXCEEDED"};
+    QTest::newRow("plaintext") << "plaintext" << no_connection;
+    QTest::newRow("nobody") << "nobody:" + Path("admin") + "/ca.pem"
+                            << QStringList{"NO_CREDENTIALS", "METHOD_UNKNOWN"};
+    QTest::newRow("a foreign CA") << Path("foreign") + ":admin" << no_connection;
+    QTest::newRow("a tenant") << Path("ci") + ":ci"
+                              << QStringList{"NODES_ONLY", "MISSING_SCOPE", "JOB_UNKNOWN",
+                                             "METHOD_UNKNOWN"};
+  }
+  void AStrangerOnTheOtherHost_IsRefusedAtEveryPort() {
+    QFETCH(QString, who);
+    QFETCH(QStringList, refusals);
+    const std::string uid =
+        Submit({"--prompt", "a red circle moving right", "--steps", "1", "--wait"});
+    QVERIFY(!uid.empty());
+    QStringList addresses;
+    const json status = Status();
+    for (const json& process : status["processes"])
+      addresses << QString::fromStdString(process.value("address", ""));
+    QCOMPARE(addresses.size(), static_cast<qsizetype>(services_.size()));
+    const Outcome tried = RunProgram(
+        FindProgram("ip"),
+        QStringList{"netns", "exec", hosts_.b(), ONEPIECE_BINARY_DIR "/tests/onepiece_stranger",
+                    QString::fromStdString(uid), who} +
+            addresses,
+        300);
+    QVERIFY2(tried.exit_code == 0, tried.err.c_str());
+    const QStringList lines = QString::fromStdString(tried.out).split('\n', Qt::SkipEmptyParts);
+    QVERIFY(lines.size() >= addresses.size());
+    for (const QString& line : lines)
+      QVERIFY2(refusals.contains(line.section('\t', -1)), qPrintable(line));
+    QVERIFY2(EveryServiceReady(), Status().dump(1).c_str());
+    QCOMPARE(Get(uid).value("state", ""), std::string("SUCCEEDED"));
+  }
+
   void CutLink_JobEndsAndTheNextSucceeds_data() {
     QTest::addColumn<bool>("silent");
     QTest::addColumn<QString>("stage");

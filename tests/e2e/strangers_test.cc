@@ -5,23 +5,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <span>
 
 #include "cluster/local/control.h"
 #include "cluster/local/identities.h"
-#include "cluster/rpc/channel.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "grpcpp/security/tls_certificate_provider.h"
-#include "grpcpp/security/tls_credentials_options.h"
-#include "onepiece/v1/consensus.grpc.pb.h"
-#include "onepiece/v1/database.grpc.pb.h"
-#include "onepiece/v1/generation.grpc.pb.h"
-#include "onepiece/v1/node_manager.grpc.pb.h"
-#include "onepiece/v1/ring.grpc.pb.h"
-#include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/e2e/attacks.h"
 #include "tests/e2e/cluster_fixture.h"
 #include "tests/identities.h"
 #include "tests/reason.h"
@@ -31,92 +20,6 @@ namespace onepiece::e2e {
 namespace {
 
 namespace fs = std::filesystem;
-using Credentials = std::shared_ptr<grpc::ChannelCredentials>;
-
-/// What somebody may try at a port.
-struct Attack {
-  const char* name;
-  std::function<absl::Status(const std::shared_ptr<grpc::Channel>&, const std::string& uid)> call;
-};
-
-template <typename Service, typename Request, typename Response>
-absl::Status Try(const std::shared_ptr<grpc::Channel>& channel,
-                 grpc::Status (Service::*method)(grpc::ClientContext*, const Request&, Response*),
-                 const Request& request) {
-  Service stub(channel);
-  return rpc::Call(stub, method, request, std::chrono::seconds(5)).status();
-}
-
-std::vector<Attack> Attacks() {
-  return {
-      {"take the cluster's secret",
-       [](const auto& channel, const std::string&) {
-         v1::RegisterNodeRequest request;
-         request.mutable_node()->set_node_id("proxy-9");
-         request.mutable_node()->set_role(v1::PROXY);
-         request.mutable_node()->set_address("127.0.0.1:1");
-         request.mutable_node()->set_incarnation(1);
-         return Try(channel, &v1::NodeManagerService::Stub::RegisterNode, request);
-       }},
-      {"read a prompt",
-       [](const auto& channel, const std::string& uid) {
-         v1::GetJobRecordRequest request;
-         request.set_uid(uid);
-         return Try(channel, &v1::DatabaseService::Stub::GetJob, request);
-       }},
-      {"read a prompt at a proxy",
-       [](const auto& channel, const std::string& uid) {
-         v1::GetJobRequest request;
-         request.set_name("jobs/" + uid);
-         return Try(channel, &v1::GenerationService::Stub::GetJob, request);
-       }},
-      {"purge all results",
-       [](const auto& channel, const std::string&) {
-         v1::PurgeResultsRequest request;
-         request.set_all(true);
-         return Try(channel, &v1::DatabaseService::Stub::PurgeResults, request);
-       }},
-      {"remove a NodeManager",
-       [](const auto& channel, const std::string&) {
-         v1::RemoveSeatRequest request;
-         request.set_name("nodemanager-1");
-         return Try(channel, &v1::ConsensusService::Stub::RemoveSeat, request);
-       }},
-      {"close a live producer's ring",
-       [](const auto& channel, const std::string&) {
-         v1::CloseRingRequest request;
-         request.set_producer_id(1);
-         request.set_incarnation(1);
-         return Try(channel, &v1::RingService::Stub::CloseRing, request);
-       }},
-      {"read spans",
-       [](const auto& channel, const std::string& uid) {
-         v1::ListSpansRequest request;
-         request.set_uid(uid);
-         return Try(channel, &v1::TelemetryService::Stub::ListSpans, request);
-       }},
-  };
-}
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& address, const Credentials& credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  rpc::SetTlsArguments(arguments);
-  return grpc::CreateCustomChannel(address, credentials, arguments);
-}
-
-/// TLS that believes every server and shows nothing.
-Credentials Anybody(const std::string& any_ca) {
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(
-      std::make_shared<grpc::experimental::StaticDataCertificateProvider>(any_ca));
-  options.watch_root_certs();
-  options.set_verify_server_certs(false);
-  options.set_check_call_host(false);
-  options.set_certificate_verifier(std::make_shared<grpc::experimental::NoOpCertificateVerifier>());
-  return grpc::experimental::TlsCredentials(options);
-}
-
 }  // namespace
 
 class StrangersTest : public ClusterFixture {
@@ -187,6 +90,45 @@ class StrangersTest : public ClusterFixture {
         1);
   }
 
+  void NoLogHasAPromptOrASecret() {
+    constexpr char kPrompt[] = "a planted purple octagon";
+    const std::string uid = cluster_.Submit({"--prompt", kPrompt, "--steps", "1"});
+    QCOMPARE(cluster_.Watch(uid).value("state", ""), std::string("SUCCEEDED"));
+    // A job that fails is spoken of more.
+    const Outcome refused = cluster_.Run({"submit", "--prompt", kPrompt, "--steps", "0"});
+    QVERIFY(refused.exit_code != 0);
+    std::vector<std::string> planted = {kPrompt};
+    for (const QStringList& arguments :
+         {QStringList{"create", "--name", "planted", "--scope", "read"},
+          QStringList{"create", "--join", "--role", "proxy"}}) {
+      const json made =
+          cluster_.Run(QStringList{"token"} + arguments + QStringList{"--json"}).Document();
+      const std::string token = made.is_object() ? made.value("token", "") : "";
+      QVERIFY(token.size() > 40);
+      planted.push_back(token.substr(token.size() - 40));  // The secret.
+    }
+    for (const auto& entry : fs::directory_iterator(cluster_.Path("data/identity"))) {
+      if (entry.path().extension() != ".key") continue;
+      const std::string pem = local::ReadFile(entry.path().string());
+      planted.push_back(pem.substr(pem.find('\n') + 1, 40));
+    }
+    const Outcome audit = cluster_.Run({"audit", "--json"});
+    QVERIFY(audit.out.find("planted") != std::string::npos);
+    int files = 0;
+    const auto search = [&](const std::string& where, const std::string& text) {
+      for (const std::string& secret : planted)
+        QVERIFY2(text.find(secret) == std::string::npos, (secret + " is in " + where).c_str());
+    };
+    search("audit", audit.out);
+    for (const auto& entry : fs::recursive_directory_iterator(cluster_.Path("data"))) {
+      const std::string path = entry.path().string();
+      if (!path.ends_with(".log") && !path.ends_with(".jsonl")) continue;
+      ++files;
+      search(path, local::ReadFile(path));
+    }
+    QVERIFY(files > 9);
+  }
+
   void AnotherUser_ReadsNothingUnderTheDataDirectoryAndNoSharedMemory() {
     const passwd* nobody = getpwnam("nobody");
     const QString setpriv = testing::FindProgram("setpriv");
@@ -219,20 +161,13 @@ class StrangersTest : public ClusterFixture {
   }
 
  private:
-  /// Tries the first `count` attacks at each port. `refused` says whether an answer is a refusal.
-  /// Where there is no connection, one is as good as all.
+  /// `refused` says whether an answer is a refusal.
   template <typename Refused>
   void Expect(const std::string& who, const Credentials& credentials, const Refused& refused,
-              std::size_t count = Attacks().size()) {
-    for (const std::string& address : addresses_) {
-      const auto channel = Connect(address, credentials);
-      const std::vector<Attack> attacks = Attacks();
-      for (const Attack& attack : std::span(attacks).first(count)) {
-        const absl::Status status = attack.call(channel, uid_);
-        const std::string what =
-            who + ": " + attack.name + " at " + address + ": " + status.ToString();
-        QVERIFY2(!status.ok() && refused(status), what.c_str());
-      }
+              std::size_t count = kAllAttacks) {
+    for (const Tried& one : TryAttacks(addresses_, credentials, uid_, count)) {
+      const std::string what = who + ": " + one.what + ": " + one.status.ToString();
+      QVERIFY2(!one.status.ok() && refused(one.status), what.c_str());
     }
     QVERIFY(cluster_.EveryProcessReady());
   }
