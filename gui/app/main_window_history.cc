@@ -51,7 +51,8 @@ std::vector<history::Rule> ShippedRules() {
 void MainWindow::ConnectContext(const std::string& name) {
   const auto found = FindContext(options_.contexts_path, name);
   if (found.ok()) return Connect(found->cluster, found->credentials);
-  Say(tr("Context"), tr("%1.\n\nChoose a cluster that is known, or add one: Connections (Ctrl+L).")
+  Say(tr("Context"), tr("The cluster was not asked: %1.\n\nChoose a cluster that is known, or add "
+                        "one: Connections (Ctrl+L).")
                          .arg(SafeText(base::Message(found.status()), 1000)));
 }
 
