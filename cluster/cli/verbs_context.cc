@@ -3,7 +3,6 @@
 #include <iostream>
 #include <iterator>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/base/clock.h"
@@ -14,8 +13,6 @@
 #include "cluster/cli/verbs.h"
 #include "cluster/contexts/contexts.h"
 #include "cluster/identity/identity_folder.h"
-#include "cluster/identity/secret_files.h"
-#include "cluster/identity/token.h"
 
 namespace onepiece::cli {
 namespace {
@@ -74,13 +71,9 @@ absl::StatusOr<std::string> KeepToken(const std::string& name) {
   std::string text(static_cast<std::size_t>(4096), '\0');
   std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(std::cin.gcount()));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const identity::BearerToken token,
-      identity::BearerToken::Parse(base::View(absl::StripAsciiWhitespace(text))));
-  const std::string folder = std::filesystem::path(contexts::DefaultPath()).parent_path().string();
-  ONEPIECE_RETURN_IF_ERROR(identity::EnsureSecretFolder(folder));
-  const std::string path = absl::StrCat(folder, "/", name, ".token");
-  ONEPIECE_RETURN_IF_ERROR(identity::WriteSecretFile(path, token.Format() + "\n"));
+  const std::filesystem::path folder = std::filesystem::path(contexts::DefaultPath()).parent_path();
+  std::string path = (folder / (name + ".token")).string();
+  ONEPIECE_RETURN_IF_ERROR(contexts::KeepToken(path, text));
   return path;
 }
 

@@ -25,6 +25,15 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   return token->Format();
 }
 
+absl::Status KeepToken(const std::string& path, std::string_view text) {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const identity::BearerToken token,
+      identity::BearerToken::Parse(base::View(absl::StripAsciiWhitespace(base::AbslView(text)))));
+  ONEPIECE_RETURN_IF_ERROR(
+      identity::EnsureSecretFolder(std::filesystem::path(path).parent_path().string()));
+  return identity::WriteSecretFile(path, token.Format() + "\n");
+}
+
 absl::StatusOr<Credentials> FindIdentity(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,5 +44,13 @@ absl::Status Present(const Credentials& credentials);
 /// Errors: those of identity::ReadSecretFile() and identity::BearerToken::Parse(). The message
 /// never has the file's text.
 absl::StatusOr<std::string> ReadToken(const std::string& path);
+
+/// Writes a token that somebody has typed to a file of its own, with mode 0600 in a closed folder.
+/// White space around it does not count.
+///
+/// Blocking: waits for the disk.
+/// Errors: those of identity::BearerToken::Parse(), identity::EnsureSecretFolder() and
+/// identity::WriteSecretFile(). The message never has the text.
+absl::Status KeepToken(const std::string& path, std::string_view text);
 
 }  // namespace onepiece::contexts

@@ -155,7 +155,11 @@ class ClusterFeed {
       const rpc::Replica replica = search_.Next();
       // The feed decides when to try again, so the channel must not pause on its own.
       grpc::experimental::ChannelResetConnectionBackoff(replica.channel.get());
-      const absl::Status status = Follow(replica, stop);
+      absl::Status status = Follow(replica, stop);
+      if (base::GetReason(status).reason == "MISSING_SCOPE") {
+        status = FollowWithoutRead(feeds_, replica, status, stop);
+        resync_ = status.ok();
+      }
       if (stop.stop_requested()) return;
       if (resync_) continue;
       if (heard()) pause = feeds_.options.first_backoff;

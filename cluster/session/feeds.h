@@ -94,6 +94,11 @@ std::vector<Asked> Processes(const v1::Cluster& cluster, bool (*wanted)(v1::Role
 void FollowCluster(Feeds& feeds, const std::stop_token& stop);
 /// Follows elasticity, plans and the audit log.
 void FollowPlans(Feeds& feeds, const std::stop_token& stop);
+/// Follows what a principal without the scope `read` may see, from a replica that has just answered
+/// `why`: the workflows, and the proxies as the only nodes. Returns OK after a resync or when it
+/// shall stop, or why asking failed.
+absl::Status FollowWithoutRead(Feeds& feeds, const rpc::Replica& replica, const absl::Status& why,
+                               const std::stop_token& stop);
 void FollowRings(Feeds& feeds, const std::stop_token& stop);
 /// Follows the databases and the NodeManager's replicas.
 void FollowDatabases(Feeds& feeds, const std::stop_token& stop);

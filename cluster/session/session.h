@@ -32,9 +32,6 @@ struct ClusterAddress {
   std::vector<std::string> nodemanagers;  ///< host:port
   /// The console shows a band, and people must type the name before risky changes.
   bool production = false;
-  /// The folder of the client certificate that the process shows (rpc::UseCredentials). Empty: the
-  /// cluster is insecure.
-  std::string identity;
 };
 
 struct SessionOptions {

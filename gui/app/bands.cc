@@ -2,11 +2,14 @@
 
 #include <QDateTime>
 #include <QHBoxLayout>
+#include <QPainter>
+#include <QPainterPath>
 #include <QStyle>
 #include <QVBoxLayout>
 #include <algorithm>
 
 #include "gui/models/format.h"
+#include "gui/models/permissions.h"
 #include "gui/views/tone.h"
 
 namespace onepiece::gui {
@@ -43,6 +46,28 @@ void Paint(QWidget* widget, const BandColors& colors) {
   widget->setAutoFillBackground(true);
 }
 
+/// A padlock. Drawn, because fonts differ in whether and how they show one.
+QIcon LockIcon(const QColor& color, bool closed, int size, qreal ratio) {
+  QPixmap picture(QSize(size, size) * ratio);
+  picture.setDevicePixelRatio(ratio);
+  picture.fill(Qt::transparent);
+  QPainter painter(&picture);
+  painter.setRenderHint(QPainter::Antialiasing);
+  painter.scale(size / 16.0, size / 16.0);
+  // The shackle of an open one ends above the body.
+  QPainterPath shackle(QPointF(4.5, 8));
+  const double top = closed ? 1.5 : 0.9;
+  shackle.lineTo(4.5, top + 3.5);
+  shackle.arcTo(QRectF(4.5, top, 7, 7), 180, -180);
+  shackle.lineTo(11.5, closed ? 8 : 5.4);
+  painter.setPen(QPen(color, 1.8, Qt::SolidLine, Qt::FlatCap));
+  painter.drawPath(shackle);
+  painter.setPen(Qt::NoPen);
+  painter.setBrush(color);
+  painter.drawRoundedRect(QRectF(2.5, 7.5, 11, 7.5), 1.5, 1.5);
+  return picture;
+}
+
 void SetTextIfNew(QLabel* label, const QString& text) {
   if (label->text() != text) label->setText(text);
 }
@@ -59,6 +84,7 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
       past_(new QLabel(this)),
       notice_(new QLabel(this)),
       filter_(new QLineEdit(this)),
+      identity_(new QPushButton(this)),
       mode_(new QPushButton(this)),
       palette_(new QPushButton(tr("Commands"), this)),
       retry_(new QPushButton(tr("Retry now"), this)),
@@ -73,6 +99,9 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
       tr("Numbers come faster than they are drawn: the newest of each is shown, those between are "
          "not."));
   dropping_->hide();
+  identity_->setObjectName(QStringLiteral("identity"));
+  identity_->setFlat(true);
+  identity_->hide();
   for (QLabel* label : {cluster_, link_, as_of_, dropping_, past_, notice_})
     label->setTextFormat(Qt::PlainText);
   QFont bold = cluster_->font();
@@ -95,7 +124,8 @@ TopBand::TopBand(ShownCluster& shown_cluster, QWidget* parent)
 void TopBand::LayOut() {
   auto* row = new QHBoxLayout;
   row->setSpacing(12);
-  for (QWidget* widget : std::initializer_list<QWidget*>{cluster_, link_, as_of_, dropping_})
+  for (QWidget* widget :
+       std::initializer_list<QWidget*>{cluster_, identity_, link_, as_of_, dropping_})
     row->addWidget(widget);
   row->addStretch(1);
   row->addWidget(filter_, 2);
@@ -128,6 +158,7 @@ void TopBand::Connect() {
     if (checked != (shown_cluster_.mode() == ControlMode::kControl)) Q_EMIT ModeWanted();
   });
   connect(palette_, &QPushButton::clicked, this, &TopBand::PaletteWanted);
+  connect(identity_, &QPushButton::clicked, this, &TopBand::IdentityWanted);
   connect(retry_, &QPushButton::clicked, this, &TopBand::RetryWanted);
   connect(switch_, &QPushButton::clicked, this, &TopBand::SwitchWanted);
   for (const auto signal :
@@ -184,7 +215,32 @@ void TopBand::Draw() {
                           FormatAge(shown_cluster_.viewing_ms(), now),
                           session != nullptr ? tr("L goes live.") : tr("This is a recording.")));
   }
+  DrawIdentity();
   DrawNotice();
+}
+
+void TopBand::DrawIdentity() {
+  const v1::WhoAmIResponse* me = shown_cluster_.me();
+  identity_->setVisible(me != nullptr);
+  if (me == nullptr) return;
+  const bool secure = IsSecure(*me);
+  const QString text = IdentityText(*me, QDateTime::currentMSecsSinceEpoch());
+  const QColor color =
+      secure ? palette().color(QPalette::WindowText) : ToneColor(StatusTone::kWarning, palette());
+  // Drawn ten times a second: the icon is made anew only when it looks otherwise.
+  const int size = fontMetrics().height();
+  const QString look =
+      QStringLiteral("%1 %2 %3 %4").arg(color.name()).arg(secure).arg(size).arg(text);
+  if (identity_->property("look") == look) return;
+  identity_->setProperty("look", look);
+  QPalette colors = palette();
+  for (const auto role : {QPalette::ButtonText, QPalette::WindowText}) colors.setColor(role, color);
+  identity_->setPalette(colors);
+  identity_->setIconSize({size, size});
+  identity_->setIcon(LockIcon(color, secure, size, devicePixelRatioF()));
+  identity_->setText(IdentityTitle(*me));
+  identity_->setToolTip(SafeTip(text));
+  identity_->setAccessibleName(text);
 }
 
 void TopBand::CountDropped() {
@@ -216,6 +272,8 @@ void TopBand::DrawNotice() {
                .arg(name, FormatTime(link.last_heard_ms, now),
                     why.isEmpty() ? QString() : tr(" (%1)").arg(why));
   }
+  if (link.link == session::Link::kAuthFailed)
+    text += tr(" Switch… logs in with another identity.");
   if (link.next_try_ms > now) {
     text += tr(" Retrying in %1 s.").arg((link.next_try_ms - now + 999) / 1000);
   }

@@ -27,18 +27,21 @@ class TopBand : public QFrame {
   void PaletteWanted();
   void RetryWanted();
   void SwitchWanted();
+  /// The operator wants to read in full who this console is to the cluster.
+  void IdentityWanted();
 
  private:
   void LayOut();
   void Connect();
   void Draw();
+  void DrawIdentity();
   void DrawNotice();
   void CountDropped();
 
   ShownCluster& shown_cluster_;
   QLabel *cluster_, *link_, *as_of_, *dropping_, *past_, *notice_;
   QLineEdit* filter_;
-  QPushButton *mode_, *palette_, *retry_, *switch_;
+  QPushButton *identity_, *mode_, *palette_, *retry_, *switch_;
   QWidget* notice_row_;
   QTimer ages_;                ///< Redraws once a second, because ages grow while nothing is heard.
   std::uint64_t dropped_ = 0;  ///< LinkStatus::dropped one second ago.

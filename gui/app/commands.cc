@@ -128,7 +128,7 @@ void CommandList::Run(const QString& id) {
   for (const CommandEntry& entry : entries_) {
     if (entry.command.id != id) continue;
     // A key may arrive before Refresh() has disabled the action.
-    if (entry.command.changes_cluster && !shown_cluster_.WhyNoChange().isEmpty()) return;
+    if (!WhyNot(entry.command).isEmpty()) return;
     if (entry.view != nullptr && show_) show_(entry.view);
     // Copied, because the command may add commands and so move `entry`.
     const auto run = entry.command.run;
@@ -137,11 +137,17 @@ void CommandList::Run(const QString& id) {
   }
 }
 
+QString CommandList::WhyNot(const Command& command) const {
+  return command.changes_cluster ? shown_cluster_.WhyNoChange(command.method)
+                                 : shown_cluster_.WhyForbidden(command.method);
+}
+
 void CommandList::Refresh() {
-  const QString why = shown_cluster_.WhyNoChange();
   for (const CommandEntry& entry : entries_) {
-    if (!entry.command.changes_cluster) continue;
+    if (!entry.command.changes_cluster && entry.command.method.empty()) continue;
+    const QString why = WhyNot(entry.command);
     entry.action->setEnabled(why.isEmpty());
+    entry.action->setStatusTip(why);
     entry.action->setToolTip(why.isEmpty() ? entry.command.title
                                            : entry.command.title + QStringLiteral("\n") + why);
   }

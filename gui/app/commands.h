@@ -54,7 +54,9 @@ class CommandList : public QObject {
   /// The shortcut that the command was added with.
   [[nodiscard]] QString DefaultShortcut(const QString& id) const { return defaults_.value(id); }
   void Run(const QString& id);
-  /// Enables and disables the commands that change the cluster, by ShownCluster::WhyNoChange().
+  /// Why the command cannot run now; empty if it can.
+  [[nodiscard]] QString WhyNot(const Command& command) const;
+  /// Enables and disables the commands by WhyNot().
   void Refresh();
 
  private:

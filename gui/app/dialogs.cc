@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/base/status.h"
 #include "gui/models/format.h"
 
 namespace onepiece::gui {
@@ -43,86 +44,7 @@ QTableWidget* ShortcutTable(const std::vector<Command>& commands, QWidget* paren
   return table;
 }
 
-/// Edits one cluster: its name, its addresses and whether it is a production cluster.
-class TargetDialog : public QDialog {
- public:
-  TargetDialog(const session::ClusterAddress& target, QWidget* parent)
-      : QDialog(parent),
-        name_(new QLineEdit(QString::fromStdString(target.name), this)),
-        addresses_(new QLineEdit(this)),
-        identity_(new QLineEdit(QString::fromStdString(target.identity), this)),
-        production_(new QCheckBox(
-            QObject::tr("Production: show a red band, and ask for the name before risky changes"),
-            this)),
-        why_(new QLabel(this)),
-        buttons_(new QDialogButtonBox(QDialogButtonBox::Ok | QDialogButtonBox::Cancel, this)) {
-    setWindowTitle(QObject::tr("Cluster"));
-    QStringList texts;
-    for (const std::string& address : target.nodemanagers) texts << QString::fromStdString(address);
-    addresses_->setText(texts.join(QStringLiteral(", ")));
-    addresses_->setPlaceholderText(QStringLiteral("host:port, host:port"));
-    production_->setChecked(target.production);
-    why_->setWordWrap(true);
-    auto* form = new QFormLayout(this);
-    form->addRow(QObject::tr("Name"), name_);
-    form->addRow(QObject::tr("NodeManagers"), addresses_);
-    identity_->setPlaceholderText(
-        QObject::tr("Folder of your certificate; empty for an insecure cluster"));
-    form->addRow(QObject::tr("Identity"), identity_);
-    form->addRow(production_);
-    form->addRow(why_);
-    form->addRow(buttons_);
-    connect(buttons_, &QDialogButtonBox::accepted, this, &QDialog::accept);
-    connect(buttons_, &QDialogButtonBox::rejected, this, &QDialog::reject);
-    connect(name_, &QLineEdit::textChanged, this, [this] { Check(); });
-    connect(addresses_, &QLineEdit::textChanged, this, [this] { Check(); });
-    resize(fontMetrics().averageCharWidth() * 70, 0);
-    Check();
-  }
-  [[nodiscard]] session::ClusterAddress target() const {
-    return {name_->text().trimmed().toStdString(), ParseAddresses(addresses_->text(), nullptr),
-            production_->isChecked(), identity_->text().trimmed().toStdString()};
-  }
-
- private:
-  void Check() {
-    QString why;
-    const bool well =
-        !ParseAddresses(addresses_->text(), &why).empty() && !name_->text().trimmed().isEmpty();
-    if (why.isEmpty() && name_->text().trimmed().isEmpty())
-      why = QObject::tr("A name, as people call the cluster.");
-    why_->setText(why);
-    buttons_->button(QDialogButtonBox::Ok)->setEnabled(well);
-  }
-
-  QLineEdit *name_, *addresses_, *identity_;
-  QCheckBox* production_;
-  QLabel* why_;
-  QDialogButtonBox* buttons_;
-};
-
 }  // namespace
-
-std::vector<std::string> ParseAddresses(const QString& text, QString* why) {
-  std::vector<std::string> addresses;
-  const auto refuse = [&](const QString& reason) {
-    if (why != nullptr) *why = reason;
-    return std::vector<std::string>{};
-  };
-  static const QRegularExpression separators(QStringLiteral("[,\\s]+"));
-  for (const QString& part : text.split(separators, Qt::SkipEmptyParts)) {
-    const qsizetype colon = part.lastIndexOf(u':');
-    bool number = false;
-    const int port = part.mid(colon + 1).toInt(&number);
-    if (colon <= 0 || !number || port < 1 || port > 65535) {
-      return refuse(QObject::tr("“%1” is no host:port.").arg(SafeText(part.toStdString(), 40)));
-    }
-    addresses.push_back(part.toStdString());
-  }
-  if (addresses.empty())
-    return refuse(QObject::tr("The address of at least one NodeManager, host:port."));
-  return addresses;
-}
 
 SettingsDialog::SettingsDialog(const Settings& settings, const CommandList& commands,
                                QWidget* parent)
@@ -204,10 +126,11 @@ void SettingsDialog::Check() {
   }
 }
 
-ConnectionsDialog::ConnectionsDialog(std::vector<session::ClusterAddress> connections,
+ConnectionsDialog::ConnectionsDialog(std::vector<Connection> connections, std::string contexts_path,
                                      LocalCluster& local, QWidget* parent)
     : QDialog(parent),
       connections_(std::move(connections)),
+      contexts_path_(std::move(contexts_path)),
       local_(local),
       list_(new QListWidget(this)),
       note_(new QLabel(this)),
@@ -236,6 +159,7 @@ ConnectionsDialog::ConnectionsDialog(std::vector<session::ClusterAddress> connec
   layout->addLayout(sides, 1);
   layout->addWidget(note_);
   connect(add, &QPushButton::clicked, this, [this] { Edit(-1); });
+  connect(list_, &QListWidget::currentRowChanged, this, &ConnectionsDialog::DrawButtons);
   connect(edit_, &QPushButton::clicked, this, [this] { Edit(list_->currentRow()); });
   connect(remove_, &QPushButton::clicked, this, &ConnectionsDialog::Remove);
   connect(connect_, &QPushButton::clicked, this, &ConnectionsDialog::Connect);
@@ -259,51 +183,91 @@ ConnectionsDialog::ConnectionsDialog(std::vector<session::ClusterAddress> connec
   });
   connect(&local_, &LocalCluster::Ready, this, &QDialog::reject);
   resize(fontMetrics().averageCharWidth() * 100, fontMetrics().height() * 18);
+  ReadContexts();
   Fill();
   DrawLocal({});
 }
 
+void ConnectionsDialog::ReadContexts() {
+  auto contexts = ContextConnections(contexts_path_);
+  if (contexts.ok()) {
+    contexts_ = *std::move(contexts);
+  } else {
+    trouble_ = tr("The contexts of `onepiece context` cannot be read: %1")
+                   .arg(SafeText(base::Message(contexts.status()), 500));
+  }
+}
+
+std::vector<Connection> ConnectionsDialog::All() const {
+  std::vector<Connection> all = connections_;
+  for (const Connection& context : contexts_) {
+    const bool hidden = std::ranges::any_of(connections_, [&](const Connection& own) {
+      return own.cluster.name == context.cluster.name;
+    });
+    if (!hidden) all.push_back(context);
+  }
+  return all;
+}
+
 void ConnectionsDialog::Fill() {
   list_->clear();
-  for (const session::ClusterAddress& target : connections_) {
+  for (const Connection& connection : All()) {
+    const session::ClusterAddress& target = connection.cluster;
     QStringList addresses;
     for (const std::string& address : target.nodemanagers) addresses << SafeText(address, 60);
-    list_->addItem(QStringLiteral("%1%2   %3")
-                       .arg(SafeText(target.name, 60),
-                            target.production ? tr(" (production)") : QString(),
-                            addresses.join(QStringLiteral(", "))));
+    const QString kind = connection.from_context ? tr(" (context)")
+                         : target.production     ? tr(" (production)")
+                                                 : QString();
+    list_->addItem(QStringLiteral("%1%2   %3   %4")
+                       .arg(SafeText(target.name, 60), kind, addresses.join(QStringLiteral(", ")),
+                            LoginName(connection.credentials)));
   }
-  list_->setCurrentRow(connections_.empty() ? -1 : 0);
-  const bool any = !connections_.empty();
-  for (QPushButton* button : {connect_, edit_, remove_}) button->setEnabled(any);
-  if (!any)
+  list_->setCurrentRow(list_->count() > 0 ? 0 : -1);
+  DrawButtons();
+  if (!trouble_.isEmpty()) {
+    note_->setText(trouble_);
+  } else if (list_->count() == 0) {
     note_->setText(
         tr("No cluster is configured. Add its address, open a recording, or try a local cluster."));
+  }
+}
+
+void ConnectionsDialog::DrawButtons() {
+  const int row = list_->currentRow();
+  const bool ours = row >= 0 && row < static_cast<int>(connections_.size());
+  connect_->setEnabled(row >= 0);
+  for (QPushButton* button : {edit_, remove_}) {
+    button->setEnabled(ours);
+    button->setToolTip(ours || row < 0
+                           ? QString()
+                           : tr("A context of the command line: `onepiece context` changes it"));
+  }
 }
 
 void ConnectionsDialog::Edit(int row) {
   const bool fresh = row < 0;
-  TargetDialog dialog(
-      fresh ? session::ClusterAddress{} : connections_[static_cast<std::size_t>(row)], this);
-  if (dialog.exec() != Accepted) return;
-  const session::ClusterAddress target = dialog.target();
-  const auto same =
-      std::find_if(connections_.begin(), connections_.end(),
-                   [&](const session::ClusterAddress& other) { return other.name == target.name; });
-  if (same != connections_.end() && same - connections_.begin() != row) {
-    note_->setText(tr("There is a cluster of that name: choose another."));
-    return;
+  const auto at = static_cast<std::size_t>(row);
+  std::vector<std::string> taken;
+  for (std::size_t i = 0; i < connections_.size(); ++i) {
+    if (fresh || i != at) taken.push_back(connections_[i].cluster.name);
   }
-  fresh ? connections_.push_back(target)
-        : static_cast<void>(connections_[static_cast<std::size_t>(row)] = target);
+  ConnectionDialog dialog(fresh ? Connection{} : connections_[at], std::move(taken), contexts_path_,
+                          this);
+  if (dialog.exec() != Accepted) return;
+  if (fresh) {
+    connections_.push_back(dialog.connection());
+  } else {
+    connections_[at] = dialog.connection();
+  }
   note_->clear();
   Fill();
-  list_->setCurrentRow(fresh ? list_->count() - 1 : row);
+  list_->setCurrentRow(fresh ? static_cast<int>(connections_.size()) - 1 : row);
 }
 
 void ConnectionsDialog::Remove() {
   const int row = list_->currentRow();
-  if (row < 0) return;
+  if (row < 0 || row >= static_cast<int>(connections_.size())) return;
+  ForgetToken(contexts_path_, connections_[static_cast<std::size_t>(row)]);
   connections_.erase(connections_.begin() + row);
   Fill();
 }
@@ -311,7 +275,7 @@ void ConnectionsDialog::Remove() {
 void ConnectionsDialog::Connect() {
   const int row = list_->currentRow();
   if (row < 0) return;
-  chosen_ = connections_[static_cast<std::size_t>(row)];
+  chosen_ = All()[static_cast<std::size_t>(row)];
   accept();
 }
 

@@ -12,14 +12,11 @@
 #include <optional>
 
 #include "gui/app/commands.h"
+#include "gui/app/connection_dialog.h"
 #include "gui/app/local_cluster.h"
 #include "gui/app/settings.h"
 
 namespace onepiece::gui {
-
-/// Splits a text into addresses of the form "host:port", separated by commas or white space. If one
-/// is not an address, the answer is empty and `why`, if not null, says the reason.
-std::vector<std::string> ParseAddresses(const QString& text, QString* why);
 
 /// Edits theme, font size, motion and all shortcuts. While shortcuts conflict, the dialog names the
 /// conflicts and OK is disabled.
@@ -44,30 +41,36 @@ class SettingsDialog : public QDialog {
 };
 
 /// Edits the list of clusters, and offers to connect to one, to open a recording or to start a
-/// local cluster. It needs no connection.
+/// local cluster. It needs no connection. The contexts of the command line are in the list too, but
+/// for those whose name a cluster of the console has.
 class ConnectionsDialog : public QDialog {
   Q_OBJECT
  public:
-  ConnectionsDialog(std::vector<session::ClusterAddress> connections, LocalCluster& local,
-                    QWidget* parent);
-  [[nodiscard]] const std::vector<session::ClusterAddress>& connections() const {
-    return connections_;
-  }
+  /// `contexts_path` is the file of `onepiece context` (contexts::DefaultPath()).
+  ConnectionsDialog(std::vector<Connection> connections, std::string contexts_path,
+                    LocalCluster& local, QWidget* parent);
+  [[nodiscard]] const std::vector<Connection>& connections() const { return connections_; }
   /// The cluster to connect to; nullopt if none was chosen.
-  [[nodiscard]] const std::optional<session::ClusterAddress>& chosen() const { return chosen_; }
+  [[nodiscard]] const std::optional<Connection>& chosen() const { return chosen_; }
 
  Q_SIGNALS:
   void OpenRecording();
 
  private:
+  void ReadContexts();
+  /// In the order of the list.
+  [[nodiscard]] std::vector<Connection> All() const;
   void Fill();
+  void DrawButtons();
   void Edit(int row);
   void Remove();
   void Connect();
   void DrawLocal(const QString& line);
 
-  std::vector<session::ClusterAddress> connections_;
-  std::optional<session::ClusterAddress> chosen_;
+  std::vector<Connection> connections_, contexts_;
+  const std::string contexts_path_;
+  QString trouble_;  ///< Why there are no contexts. Empty if all is well.
+  std::optional<Connection> chosen_;
   LocalCluster& local_;
   QListWidget* list_;
   QLabel* note_;

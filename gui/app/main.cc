@@ -18,9 +18,11 @@
 
 #include "cluster/base/shutdown.h"
 #include "cluster/base/status.h"
+#include "cluster/contexts/contexts.h"
 #include "cluster/local/control.h"
 #include "cluster/local/identities.h"
 #include "cluster/service/options.h"
+#include "gui/app/connection.h"
 #include "gui/app/main_window.h"
 #include "gui/app/theme.h"
 
@@ -30,7 +32,7 @@ using namespace onepiece;
 
 struct Arguments {
   std::vector<std::string> nodemanagers;
-  std::string identity;
+  std::string identity, context;
   std::string data_dir, recording, settings, theme;
 };
 
@@ -60,30 +62,49 @@ std::optional<gui::Theme> ThemeOf(const std::string& name) {
   return std::nullopt;
 }
 
-/// Connects to what the flags name. Otherwise to the cluster that was used last, or to the one that
-/// `onepiece up` has started here. Otherwise to nothing.
+/// Connects to the cluster that was used last. False if it is not known any more.
+bool ConnectLast(gui::MainWindow& window, const gui::Settings& settings,
+                 const std::string& contexts_path) {
+  const std::string name = settings.last_connection.toStdString();
+  const auto own = std::ranges::find_if(
+      settings.connections,
+      [&](const gui::Connection& connection) { return connection.cluster.name == name; });
+  if (own != settings.connections.end()) {
+    window.Connect(own->cluster, own->credentials);
+    return true;
+  }
+  const auto context =
+      name.empty() ? absl::NotFoundError("") : gui::FindContext(contexts_path, name);
+  if (context.ok()) window.Connect(context->cluster, context->credentials);
+  return context.ok();
+}
+
+/// Connects to what the flags name. Otherwise to the cluster that was used last, to that of the
+/// current context, or to the one that `onepiece up` has started here. Otherwise to nothing.
 void ConnectFirst(gui::MainWindow& window, const Arguments& arguments,
-                  const gui::Settings& settings) {
+                  const gui::Settings& settings, const std::string& contexts_path) {
   if (!arguments.recording.empty()) {
     window.OpenRecording(QString::fromStdString(arguments.recording));
   } else if (!arguments.nodemanagers.empty()) {
-    window.Connect(
-        {arguments.nodemanagers.front(), arguments.nodemanagers, false, arguments.identity});
+    window.Connect({arguments.nodemanagers.front(), arguments.nodemanagers, false},
+                   gui::IdentityIn(arguments.identity));
+  } else if (!arguments.context.empty()) {
+    window.ConnectContext(arguments.context);
   } else if (!arguments.data_dir.empty()) {
     const auto state = local::FindCluster(arguments.data_dir);
     if (state.ok()) {
-      window.Connect({state->cluster_id, state->nodemanagers, false, state->identity});
+      window.Connect({state->cluster_id, state->nodemanagers, false},
+                     gui::IdentityIn(state->identity));
     } else {
       std::cerr << "onepiece-console: " << base::Message(state.status()) << std::endl;
     }
   } else {
-    const auto last = std::find_if(settings.connections.begin(), settings.connections.end(),
-                                   [&](const session::ClusterAddress& target) {
-                                     return target.name == settings.last_connection.toStdString();
-                                   });
-    if (last != settings.connections.end()) return window.Connect(*last);
+    if (ConnectLast(window, settings, contexts_path)) return;
+    const auto current = gui::FindContext(contexts_path, "");
+    if (current.ok()) return window.Connect(current->cluster, current->credentials);
     const auto here = local::FindCluster(service::DefaultStateDir());
-    if (here.ok()) window.Connect({here->cluster_id, here->nodemanagers, false, here->identity});
+    if (!here.ok()) return;
+    window.Connect({here->cluster_id, here->nodemanagers, false}, gui::IdentityIn(here->identity));
   }
 }
 
@@ -99,6 +120,10 @@ void AddOptions(CLI::App& flags, Arguments& arguments) {
       .add_option("--identity", arguments.identity,
                   "Folder of the client certificate for --nodemanager")
       ->envname("ONEPIECE_IDENTITY");
+  flags
+      .add_option("--context", arguments.context,
+                  "The cluster of this context (see `onepiece context list`)")
+      ->envname("ONEPIECE_CONTEXT");
   flags.add_option("--data-dir", arguments.data_dir, "The embedded cluster of this directory")
       ->envname("ONEPIECE_DATA_DIR");
   flags.add_option("--open,recording", arguments.recording,
@@ -146,9 +171,11 @@ int main(int argc, char** argv) {
                                                  : QString::fromStdString(arguments.settings));
   options.theme = ThemeOf(arguments.theme);
   options.data_folder = gui::DataFolder();
+  options.contexts_path = contexts::DefaultPath();
   options.base_points = QApplication::font().pointSizeF();
   options.system_is_dark = gui::SystemPrefersDark(QApplication::palette());
   const gui::Settings settings = options.settings.values;
+  const std::string contexts_path = options.contexts_path;
   options.ApplyLook();
   gui::MainWindow window(std::move(options), std::make_unique<gui::ShownCluster>());
   // It comes after the window, so that it is joined before the window is destroyed.
@@ -161,6 +188,6 @@ int main(int argc, char** argv) {
     }
   });
   window.show();
-  ConnectFirst(window, arguments, settings);
+  ConnectFirst(window, arguments, settings, contexts_path);
   return QApplication::exec();
 }

@@ -24,6 +24,7 @@
 #include "gui/app/recording_service.h"
 #include "gui/app/theme.h"
 #include "gui/models/format.h"
+#include "gui/models/permissions.h"
 #include "gui/views/pages.h"
 
 namespace onepiece::gui {
@@ -85,7 +86,8 @@ MainWindow::MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> 
   connect(&adopt_, &QTimer::timeout, this, &MainWindow::AdoptRecording);
   connect(local_.get(), &LocalCluster::Ready, this, [this] {
     const auto state = local::FindCluster(local_->data_dir().toStdString());
-    if (state.ok()) Connect({LocalName(), state->nodemanagers, false, state->identity});
+    if (!state.ok()) return;
+    Connect({LocalName(), state->nodemanagers, false}, IdentityIn(state->identity));
   });
   connect(local_.get(), &LocalCluster::StateChanged, this, [this] {
     // The operator ends the cluster, so the session must not try to reconnect.
@@ -133,6 +135,11 @@ void MainWindow::MakeBody() {
           [this] { commands_->Run(QStringLiteral("control.toggle")); });
   connect(band_, &TopBand::PaletteWanted, this, &MainWindow::RunPalette);
   connect(band_, &TopBand::SwitchWanted, this, &MainWindow::RunConnections);
+  connect(band_, &TopBand::IdentityWanted, this, [this] {
+    const v1::WhoAmIResponse* me = shown_cluster_->me();
+    if (me == nullptr) return;
+    Say(tr("Identity"), IdentityText(*me, QDateTime::currentMSecsSinceEpoch()));
+  });
   connect(band_, &TopBand::RetryWanted, this, [this] {
     if (shown_cluster_->session() != nullptr) shown_cluster_->session()->RetryNow();
   });

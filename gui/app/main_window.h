@@ -34,7 +34,9 @@ struct MainWindowOptions {
   SettingsFile settings;
   /// The theme of this run, which is not saved. Without it the settings' theme holds.
   std::optional<Theme> theme;
-  QString data_folder;      ///< Recordings and the local cluster are kept here.
+  QString data_folder;  ///< Recordings and the local cluster are kept here.
+  /// The file of `onepiece context`. Empty: without contexts.
+  std::string contexts_path;
   double base_points = 10;  ///< The font size at 100 %.
   bool system_is_dark = false;
 
@@ -50,8 +52,12 @@ class MainWindow : public QMainWindow {
   MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> shown_cluster);
   ~MainWindow() override;
 
-  /// Leaves the present cluster or recording and follows another cluster.
-  void Connect(const session::ClusterAddress& target);
+  /// Leaves the present cluster or recording and follows another cluster, with this login. Without
+  /// one the cluster is insecure.
+  void Connect(const session::ClusterAddress& target, const contexts::Credentials& login = {});
+  /// Follows the cluster of a context; an empty name: of the current one. When there is none, a
+  /// dialog says what to do.
+  void ConnectContext(const std::string& name);
   /// Opens a recording off the GUI thread, and shows it when that is done. An error is shown in a
   /// dialog.
   void OpenRecording(const QString& path);

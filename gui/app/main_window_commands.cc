@@ -51,6 +51,7 @@ void MainWindow::AddCommands() {
   add("quit", tr("Quit"), "Ctrl+Q", [this] { close(); });
   add("resync", tr("Ask for everything anew"), "F5", [this] {
     if (shown_cluster_->session() != nullptr) shown_cluster_->session()->Resync();
+    shown_cluster_->AskWhoWeAre();
     scrubber_->Refresh();
   });
   add("control.toggle", tr("Unlock or lock changes"), "Ctrl+Shift+U", [this] {
@@ -190,13 +191,11 @@ void MainWindow::MakeMenus() {
 
 std::vector<PaletteEntry> MainWindow::PaletteEntries() {
   std::vector<PaletteEntry> found;
-  const QString why = shown_cluster_->WhyNoChange();
   for (const CommandEntry& entry : commands_->entries()) {
     const Command& command = entry.command;
     if (command.id == u"palette") continue;
     found.push_back({command.title, command.shortcut, CliLine(command.cli),
-                     command.changes_cluster ? why : QString(),
-                     [this, id = command.id] { commands_->Run(id); }});
+                     commands_->WhyNot(command), [this, id = command.id] { commands_->Run(id); }});
   }
   for (const QString& entity : tree_->Entities()) {
     if (entity.startsWith(u"group/")) continue;
@@ -222,14 +221,15 @@ void MainWindow::RunPalette() {
 }
 
 void MainWindow::RunConnections() {
-  ConnectionsDialog dialog(options_.settings.values.connections, *local_, this);
+  ConnectionsDialog dialog(options_.settings.values.connections, options_.contexts_path, *local_,
+                           this);
   // Queued, so that the file dialog opens after the exec() below has returned.
   connect(&dialog, &ConnectionsDialog::OpenRecording, this, &MainWindow::RunOpenRecording,
           Qt::QueuedConnection);
   const bool chosen = dialog.exec() == QDialog::Accepted && dialog.chosen().has_value();
   options_.settings.values.connections = dialog.connections();
   SaveSettings();
-  if (chosen) Connect(*dialog.chosen());
+  if (chosen) Connect(dialog.chosen()->cluster, dialog.chosen()->credentials);
 }
 
 void MainWindow::RunOpenRecording() {

@@ -9,8 +9,8 @@
 
 #include "cluster/base/clock.h"
 #include "cluster/base/status.h"
-#include "cluster/local/identities.h"
 #include "cluster/local/resources.h"
+#include "gui/app/connection.h"
 #include "gui/app/history_dialogs.h"
 #include "gui/app/main_window.h"
 #include "gui/app/recording_service.h"
@@ -48,10 +48,22 @@ std::vector<history::Rule> ShippedRules() {
 
 }  // namespace
 
-void MainWindow::Connect(const session::ClusterAddress& target) {
+void MainWindow::ConnectContext(const std::string& name) {
+  const auto found = FindContext(options_.contexts_path, name);
+  if (found.ok()) return Connect(found->cluster, found->credentials);
+  Say(tr("Context"), tr("The cluster was not asked: %1.\n\nChoose a cluster that is known, or add "
+                        "one: Connections (Ctrl+L).")
+                         .arg(SafeText(base::Message(found.status()), 1000)));
+}
+
+void MainWindow::Connect(const session::ClusterAddress& target,
+                         const contexts::Credentials& login) {
   Disconnect();
-  if (const absl::Status shown = local::ShowIdentity(target.identity); !shown.ok()) {
-    Say(tr("Identity"), QString::fromStdString(base::Message(shown)));
+  if (const absl::Status shown = LogIn(login); !shown.ok()) {
+    Say(tr("Login"), tr("%1 was not asked, because the login (%2) cannot be read: %3.\n\nChoose "
+                        "another login: Connections (Ctrl+L).")
+                         .arg(SafeText(target.name, 60), LoginName(login),
+                              SafeText(base::Message(shown), 1000)));
     return;
   }
   auto session = std::make_shared<session::Session>(target);

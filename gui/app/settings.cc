@@ -24,15 +24,33 @@ QString XdgFolder(const char* variable, const char* beneath_home) {
   return base + QStringLiteral("/onepiece-console");
 }
 
-session::ClusterAddress ReadConnection(const QJsonObject& json) {
-  session::ClusterAddress target;
+Connection ReadConnection(const QJsonObject& json) {
+  Connection connection;
+  session::ClusterAddress& target = connection.cluster;
   target.name = json[u"name"].toString().toStdString();
   for (const QJsonValue& address : json[u"nodemanagers"].toArray()) {
     if (address.isString()) target.nodemanagers.push_back(address.toString().toStdString());
   }
   target.production = json[u"production"].toBool();
-  target.identity = json[u"identity"].toString().toStdString();
-  return target;
+  connection.credentials = IdentityIn(json[u"identity"].toString().toStdString());
+  connection.credentials.authorities = json[u"ca"].toString().toStdString();
+  connection.credentials.token_file = json[u"token_file"].toString().toStdString();
+  return connection;
+}
+
+QJsonObject WriteConnection(const Connection& connection) {
+  QJsonArray addresses;
+  for (const std::string& address : connection.cluster.nodemanagers) {
+    addresses.append(QString::fromStdString(address));
+  }
+  // Paths alone: secrets stay in their files.
+  const contexts::Credentials& credentials = connection.credentials;
+  return {{QStringLiteral("name"), QString::fromStdString(connection.cluster.name)},
+          {QStringLiteral("nodemanagers"), addresses},
+          {QStringLiteral("production"), connection.cluster.production},
+          {QStringLiteral("identity"), QString::fromStdString(credentials.folder)},
+          {QStringLiteral("ca"), QString::fromStdString(credentials.authorities)},
+          {QStringLiteral("token_file"), QString::fromStdString(credentials.token_file)}};
 }
 
 QMap<QString, QString> ReadTexts(const QJsonObject& json) {
@@ -59,9 +77,9 @@ Settings Read(const QJsonObject& json) {
   settings.reduced_motion = json[u"reduced_motion"].toBool();
   settings.tour_done = json[u"tour_done"].toBool();
   for (const QJsonValue& value : json[u"connections"].toArray()) {
-    session::ClusterAddress target = ReadConnection(value.toObject());
-    if (!target.name.empty() && !target.nodemanagers.empty()) {
-      settings.connections.push_back(std::move(target));
+    Connection connection = ReadConnection(value.toObject());
+    if (!connection.cluster.name.empty() && !connection.cluster.nodemanagers.empty()) {
+      settings.connections.push_back(std::move(connection));
     }
   }
   settings.last_connection = json[u"last_connection"].toString();
@@ -79,16 +97,8 @@ void Write(const Settings& settings, QJsonObject& json) {
   json[u"reduced_motion"] = settings.reduced_motion;
   json[u"tour_done"] = settings.tour_done;
   QJsonArray connections;
-  for (const session::ClusterAddress& target : settings.connections) {
-    QJsonArray addresses;
-    for (const std::string& address : target.nodemanagers) {
-      addresses.append(QString::fromStdString(address));
-    }
-    connections.append(
-        QJsonObject{{QStringLiteral("name"), QString::fromStdString(target.name)},
-                    {QStringLiteral("nodemanagers"), addresses},
-                    {QStringLiteral("production"), target.production},
-                    {QStringLiteral("identity"), QString::fromStdString(target.identity)}});
+  for (const Connection& connection : settings.connections) {
+    connections.append(WriteConnection(connection));
   }
   json[u"connections"] = connections;
   json[u"last_connection"] = settings.last_connection;

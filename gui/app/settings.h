@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cluster/session/session.h"
+#include "gui/app/connection.h"
 
 namespace onepiece::gui {
 
@@ -22,9 +22,9 @@ struct Settings {
   int font_percent = 100;  ///< 100 to 200.
   bool reduced_motion = false;
   bool tour_done = false;
-  std::vector<session::ClusterAddress> connections;
-  QString last_connection;            ///< The name of a connection.
-  QMap<QString, QString> recordings;  ///< The last recording's file, by the connection's name.
+  std::vector<Connection> connections;  ///< Without those of the contexts' file.
+  QString last_connection;              ///< The name of a connection.
+  QMap<QString, QString> recordings;    ///< The last recording's file, by the connection's name.
   /// Shortcuts that are not the default, by Command::id. "" for none.
   QMap<QString, QString> shortcuts;
   QByteArray geometry, layout;  ///< The main window's, as Qt saves them.

@@ -387,24 +387,26 @@ void Inspector::MakeButtons() {
   connect(open, &QPushButton::clicked, this, [this] { Q_EMIT Opened(entity_); });
   buttons_->addWidget(open);
   const QString kind = entity_.section(u'/', 0, 0) + u'.';
-  const QString why = shown_cluster_.WhyNoChange();
+  QString reason = shown_cluster_.WhyNoChange();
   for (const CommandEntry& entry : commands_.entries()) {
     if (!entry.command.id.startsWith(kind) || entry.view == nullptr) continue;
     auto* button = new QPushButton(entry.command.title, this);
-    const bool possible = !entry.command.changes_cluster || why.isEmpty();
-    button->setEnabled(possible);
-    button->setToolTip(possible ? entry.command.cli : why);
-    button->setAccessibleDescription(button->toolTip());
+    const QString why = commands_.WhyNot(entry.command);
+    button->setEnabled(why.isEmpty());
+    button->setToolTip(why.isEmpty() ? entry.command.cli : SafeTip(why));
+    button->setAccessibleDescription(why.isEmpty() ? entry.command.cli : why);
+    // A missing scope keeps an operator longer than the mode does.
+    if (!why.isEmpty()) reason = why;
     connect(button, &QPushButton::clicked, this, [this, id = entry.command.id, view = entry.view] {
       view->Focus(entity_);
       commands_.Run(id);
     });
     buttons_->addWidget(button);
   }
-  if (!why.isEmpty()) {
-    auto* reason = new QLabel(tr("No changes: %1").arg(why), this);
-    reason->setWordWrap(true);
-    buttons_->addWidget(reason);
+  if (!reason.isEmpty()) {
+    auto* label = new QLabel(tr("No changes: %1").arg(reason), this);
+    label->setWordWrap(true);
+    buttons_->addWidget(label);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "gui/models/format.h"
+#include "gui/models/permissions.h"
 
 namespace onepiece::gui {
 namespace {
@@ -84,7 +85,7 @@ std::vector<StageQueue> QueuesOf(const session::Snapshot& snapshot, const std::s
                                  const std::string& app) {
   std::vector<StageQueue> queues;
   const v1::Workflow* workflow = FindWorkflow(snapshot, app);
-  if (workflow == nullptr) return queues;
+  if (workflow == nullptr || AreNodesHidden(snapshot)) return queues;
   for (const v1::StageSpec& stage : workflow->stages()) {
     StageQueue& queue = queues.emplace_back();
     queue.stage = stage.stage();
@@ -122,7 +123,7 @@ QString WhyItWaits(const session::Snapshot& snapshot, const v1::Job& job,
     // One is added for the job that is being computed now.
     const auto wait = queue->wait_s(ahead + 1);
     if (wait.has_value()) text.append(About(*wait, *queue));
-  } else if (snapshot.cluster.value == nullptr) {
+  } else if (snapshot.cluster.value == nullptr || AreNodesHidden(snapshot)) {
     text.append(Tr("Which instances serve it is not known."));
   }
   if (job.has_deadline()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gui/models/format.h"
+#include "gui/models/permissions.h"
 
 namespace onepiece::gui {
 namespace {
@@ -360,6 +361,13 @@ void Judge(const session::Snapshot& snapshot, PipelineGraph& graph) {
             : Tr("Nothing is known of this cluster: %1. Check the connection (Ctrl+L) or open a "
                  "recording (Ctrl+O).")
                   .arg(SafeText(snapshot.cluster.error, 160));
+    return;
+  }
+  if (AreNodesHidden(snapshot)) {
+    graph = {};
+    graph.empty =
+        Tr("Instances are shown to those who have the scope read. Your own jobs are on "
+           "the page Jobs.");
     return;
   }
   if (graph.stages.empty()) {

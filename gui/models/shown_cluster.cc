@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/base/clock.h"
+#include "gui/models/permissions.h"
 
 namespace onepiece::gui {
 namespace {
@@ -57,11 +58,17 @@ void ShownCluster::SetMode(ControlMode mode) {
   Q_EMIT ModeChanged();
 }
 
-QString ShownCluster::WhyNoChange() const {
+QString ShownCluster::WhyForbidden(std::string_view method) const {
+  return me_ && !method.empty() ? gui::WhyForbidden(*me_, method) : QString();
+}
+
+QString ShownCluster::WhyNoChange(std::string_view method) const {
   // This comes before the hint to go live: without a session that key would not help.
   if (link_.link == session::Link::kOffline) {
     return recording_ != nullptr ? tr("Recording") : tr("No cluster is connected");
   }
+  // Neither going live nor unlocking helps those who lack the scope, so that is said first.
+  if (QString why = WhyForbidden(method); !why.isEmpty()) return why;
   if (!live()) return tr("Viewing the past: press L to go live");
   switch (link_.link) {
     case session::Link::kLive:

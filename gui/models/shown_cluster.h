@@ -8,6 +8,7 @@
 #pragma once
 
 #include <QCoreApplication>
+#include <QDeadlineTimer>
 #include <QObject>
 #include <QPointer>
 #include <QString>
@@ -15,7 +16,9 @@
 #include <QTimer>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "cluster/history/recording.h"
@@ -23,6 +26,7 @@
 #include "cluster/session/snapshot.h"
 #include "gui/models/alert_desk.h"
 #include "gui/models/operations.h"
+#include "onepiece/v1/identity.pb.h"
 
 namespace onepiece::gui {
 
@@ -74,8 +78,21 @@ class ShownCluster : public QObject {
   /// Why nothing can be changed now; empty if changes are possible. Every disabled control shows it
   /// as its tool tip: "Observe mode: unlock with Ctrl+Shift+U",
   /// "Viewing the past: press L to go live", "Connection stale", "Recording",
-  /// "The server is read-only".
-  [[nodiscard]] QString WhyNoChange() const;
+  /// "The server is read-only". With a `method` (gui/models/permissions.h), also why this identity
+  /// may not call it.
+  [[nodiscard]] QString WhyNoChange(std::string_view method = {}) const;
+  /// Why this identity may not call `method`: "Needs the scope operate; ci has submit". Empty if it
+  /// may, and until the cluster has said who we are: an answer that is late must not keep an
+  /// operator from acting, and the server refuses by itself what is forbidden.
+  [[nodiscard]] QString WhyForbidden(std::string_view method) const;
+
+  /// Who this console is to the cluster, as the cluster says. Null until it has said so, and when
+  /// none is connected.
+  [[nodiscard]] const v1::WhoAmIResponse* me() const { return me_ ? &*me_ : nullptr; }
+  /// Asks the cluster who we are. Follow() does, and every tick that finds the connection back.
+  void AskWhoWeAre();
+  /// Takes the answer. LinkChanged() follows.
+  void TakeIdentity(v1::WhoAmIResponse me);
 
   /// Runs `call` on a thread of the session, then `then` on the GUI thread, unless `context` has
   /// been destroyed by then. Every mutation and every slow question goes through here. `what`
@@ -106,6 +123,7 @@ class ShownCluster : public QObject {
  Q_SIGNALS:
   /// Another snapshot is shown; at most ten times a second.
   void Changed();
+  /// The state of the connection, or who we are to the cluster, has changed.
   void LinkChanged();
   /// Live or past, the pinned snapshot, the control mode or the recording has changed.
   void ModeChanged();
@@ -123,6 +141,10 @@ class ShownCluster : public QObject {
   OperationLog operations_;
   std::shared_ptr<const session::Snapshot> shown_, pinned_;
   session::LinkStatus link_;
+  std::optional<v1::WhoAmIResponse> me_;
+  bool asking_who_ = false;
+  /// When to ask again who we are, after no answer came.
+  QDeadlineTimer ask_again_{QDeadlineTimer::Forever};
   std::int64_t viewing_ms_ = 0;
   ControlMode mode_ = ControlMode::kObserve;
   QTimer tick_;

@@ -6,6 +6,15 @@
 namespace onepiece::gui {
 namespace {
 
+/// How long after a failure the cluster is asked again who we are.
+constexpr int kAskAgainMs = 5000;
+
+/// Whether the session has a stream of the cluster's events, also one that is silent.
+bool IsConnected(session::Link link) {
+  return link == session::Link::kLive || link == session::Link::kLagging ||
+         link == session::Link::kStale;
+}
+
 session::LinkStatus Offline(std::string detail) {
   session::LinkStatus link;
   link.link = session::Link::kOffline;
@@ -19,11 +28,14 @@ void ShownCluster::Follow(std::shared_ptr<session::Session> session) {
   tick_.disconnect(this);
   session_ = std::move(session);
   ++connection_;
+  me_.reset();
+  asking_who_ = false;
   viewing_ms_ = 0;
   mode_ = ControlMode::kObserve;  // Nobody has unlocked this cluster yet.
   if (session_ != nullptr) {
     connect(&tick_, &QTimer::timeout, this, &ShownCluster::Tick);
     tick_.start();
+    AskWhoWeAre();
   } else {
     tick_.stop();
     Show(std::make_shared<session::Snapshot>(), Offline({}));
@@ -70,6 +82,34 @@ void ShownCluster::GoLive() {
   Tick();
 }
 
-void ShownCluster::Tick() { Show(session_->Latest(), session_->status()); }
+void ShownCluster::Tick() {
+  const bool was_connected = IsConnected(link_.link);
+  Show(session_->Latest(), session_->status());
+  const bool back = !was_connected && IsConnected(link_.link);
+  // Tokens are revoked and certificates renewed while nobody is connected.
+  const bool answers = IsConnected(link_.link) || link_.link == session::Link::kAuthFailed;
+  if (back || (answers && ask_again_.hasExpired())) AskWhoWeAre();
+}
+
+void ShownCluster::AskWhoWeAre() {
+  if (session_ == nullptr || asking_who_) return;
+  asking_who_ = true;
+  ask_again_ = QDeadlineTimer(QDeadlineTimer::Forever);
+  Ask<v1::WhoAmIResponse>(
+      this, [](client::Client& client) { return client.WhoAmI(); },
+      [this, asked = connection_](absl::StatusOr<v1::WhoAmIResponse> answer) {
+        if (asked != connection_) return;  // Another cluster was chosen meanwhile.
+        asking_who_ = false;
+        if (answer.ok()) return TakeIdentity(*std::move(answer));
+        // An older server does not have the method.
+        if (!absl::IsUnimplemented(answer.status())) ask_again_.setRemainingTime(kAskAgainMs);
+      },
+      {});
+}
+
+void ShownCluster::TakeIdentity(v1::WhoAmIResponse me) {
+  me_ = std::move(me);
+  Q_EMIT LinkChanged();
+}
 
 }  // namespace onepiece::gui

@@ -75,13 +75,15 @@ std::vector<Command> ReplicasView::Commands() {
            QStringLiteral("onepiece cluster step-down"),
            {},
            true,
-           [this] { StepDown(); }},
+           [this] { StepDown(); },
+           methods::kStepDown},
           {QStringLiteral("replica.snapshot"),
            tr("Write a snapshot…"),
            QStringLiteral("onepiece cluster snapshot"),
            {},
            true,
-           [this] { TakeSnapshot(); }}};
+           [this] { TakeSnapshot(); },
+           methods::kTakeSnapshot}};
 }
 
 void ReplicasView::Draw(const session::Snapshot& snapshot) {

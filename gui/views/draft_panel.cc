@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cluster/session/link.h"
+#include "gui/models/permissions.h"
 #include "gui/models/plan_words.h"
 #include "gui/views/prompts.h"
 
@@ -126,6 +127,7 @@ void DraftPanel::MakeButtons() {
 
 QString DraftPanel::WhyNotAsk() const {
   if (shown_cluster_.session() == nullptr) return tr("No cluster is connected");
+  if (QString why = shown_cluster_.WhyForbidden(methods::kProposePlan); !why.isEmpty()) return why;
   if (!shown_cluster_.live()) return tr("Viewing the past: press L to go live");
   if (dry_run_.has_value() && dry_run_->asking) return tr("The server is being asked");
   return {};
@@ -142,7 +144,7 @@ const v1::Plan* DraftPanel::proposed() const {
 
 QString DraftPanel::WhyNotApply() const {
   if (draft_.empty()) return tr("No move is drafted");
-  if (QString why = shown_cluster_.WhyNoChange(); !why.isEmpty()) return why;
+  if (QString why = shown_cluster_.WhyNoChange(methods::kApplyPlan); !why.isEmpty()) return why;
   const v1::Plan* plan = proposed();
   if (plan == nullptr) {
     if (IsCurrent()) return tr("The server refuses it: see above");

@@ -11,6 +11,7 @@
 #include "cluster/client/client.h"
 #include "cluster/session/link.h"
 #include "gui/models/format.h"
+#include "gui/models/permissions.h"
 #include "gui/views/prompts.h"
 
 namespace onepiece::gui {
@@ -65,8 +66,16 @@ void TellAnswers(QWidget* parent, const QString& title, const QStringList& lines
 JobActions::JobActions(ShownCluster& shown_cluster, JobRows& rows, QWidget* window)
     : QObject(window), shown_cluster_(shown_cluster), rows_(rows), window_(window) {}
 
-bool JobActions::MayAsk(const std::vector<Job>& jobs) {
-  const QString why_not = shown_cluster_.WhyNoChange();
+QString JobActions::WhyNot(Kind kind) const {
+  return shown_cluster_.WhyNoChange(kind == Kind::kCancel ? methods::kCancelJob
+                                                          : methods::kDeleteJob);
+}
+
+bool JobActions::MayAsk(Kind kind, const std::vector<Job>& jobs) {
+  QString why_not = WhyNot(kind);
+  const v1::WhoAmIResponse* me = shown_cluster_.me();
+  for (auto job = jobs.begin(); me != nullptr && why_not.isEmpty() && job != jobs.end(); ++job)
+    why_not = WhyNotTheirs(*me, (*job)->tenant());
   if (!why_not.isEmpty()) {
     Q_EMIT Told(why_not);
     return false;
@@ -82,7 +91,7 @@ void JobActions::Cancel(const std::vector<Job>& jobs) {
   std::vector<Job> active;
   std::ranges::copy_if(jobs, std::back_inserter(active),
                        [](const Job& job) { return !client::IsTerminal(job->state()); });
-  if (!MayAsk(active)) return;
+  if (!MayAsk(Kind::kCancel, active)) return;
   if (active.empty()) {
     Q_EMIT Told(jobs.empty() ? tr("Select jobs to cancel first")
                              : tr("What is selected has ended already"));
@@ -114,7 +123,7 @@ void JobActions::Cancel(const std::vector<Job>& jobs) {
 }
 
 void JobActions::Delete(const std::vector<Job>& jobs) {
-  if (!MayAsk(jobs)) return;
+  if (!MayAsk(Kind::kDelete, jobs)) return;
   if (jobs.empty()) {
     Q_EMIT Told(tr("Select jobs to delete first"));
     return;
@@ -158,7 +167,7 @@ void JobActions::Send(const std::shared_ptr<Batch>& batch) {
   // are not sent.
   const QString why = batch->asked_of != shown_cluster_.connection()
                           ? tr("another cluster is connected")
-                          : shown_cluster_.WhyNoChange();
+                          : WhyNot(batch->kind);
   if (!why.isEmpty() && batch->next < batch->uids.size()) {
     batch->others.append(
         tr("%1 not asked for: %2").arg(Jobs(batch->uids.size() - batch->next), why));

@@ -53,7 +53,8 @@ class JobActions : public QObject {
     int operation = 0;     ///< As Operation::number.
     absl::Status failure;  ///< The first failure.
   };
-  [[nodiscard]] bool MayAsk(const std::vector<Job>& jobs);
+  [[nodiscard]] QString WhyNot(Kind kind) const;
+  [[nodiscard]] bool MayAsk(Kind kind, const std::vector<Job>& jobs);
   void Start(Kind kind, const std::vector<Job>& jobs);
   void Send(const std::shared_ptr<Batch>& batch);
   void Answered(const std::shared_ptr<Batch>& batch, const std::string& uid,

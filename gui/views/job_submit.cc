@@ -15,6 +15,7 @@
 #include "cluster/session/link.h"
 #include "gui/models/format.h"
 #include "gui/models/job_wait.h"
+#include "gui/models/permissions.h"
 #include "gui/views/job_editors.h"
 #include "gui/views/tone.h"
 
@@ -227,7 +228,7 @@ void SubmitDialog::Check() {
   const bool elsewhere = asked_of_ != shown_cluster_.connection();
   const QString why_not = elsewhere
                               ? tr("Another cluster is connected: this was for the one before")
-                              : shown_cluster_.WhyNoChange();
+                              : shown_cluster_.WhyNoChange(methods::kSubmitJob);
   submit_->setEnabled(!sending_ && problems.empty() && why_not.isEmpty());
   submit_->setToolTip(!why_not.isEmpty()  ? why_not
                       : !problems.empty() ? tr("Something is missing or wrong above")

@@ -239,20 +239,24 @@ void JobsView::Clone() {
 }
 
 void JobsView::ShowActions() {
-  const QString why_not = shown_cluster().WhyNoChange();
+  const QString no_submit = shown_cluster().WhyNoChange(methods::kSubmitJob);
+  const QString no_cancel = shown_cluster().WhyNoChange(methods::kCancelJob);
+  const QString no_delete = shown_cluster().WhyNoChange(methods::kDeleteJob);
+  const QString no_fetch = shown_cluster().WhyForbidden(methods::kFetchResult);
   const bool any = detail_->job() != nullptr || table_->selectionModel()->hasSelection();
   const auto set = [&](QPushButton* button, const QString& why) {
     button->setEnabled(why.isEmpty());
-    button->setToolTip(why.isEmpty() ? button->accessibleName() : why);
+    button->setToolTip(why.isEmpty() ? button->accessibleName() : SafeTip(why));
   };
   const QString none = any ? QString() : tr("No job is selected");
-  set(new_, why_not);
-  set(cancel_, why_not.isEmpty() ? none : why_not);
-  set(delete_, why_not.isEmpty() ? none : why_not);
-  set(clone_, !why_not.isEmpty()          ? why_not
-              : detail_->job() == nullptr ? tr("No job is selected")
-                                          : QString());
-  set(save_, detail_->job() == nullptr ? tr("No job is selected") : detail_->result()->WhyNot());
+  const QString no_detail = detail_->job() == nullptr ? tr("No job is selected") : QString();
+  set(new_, no_submit);
+  set(cancel_, no_cancel.isEmpty() ? none : no_cancel);
+  set(delete_, no_delete.isEmpty() ? none : no_delete);
+  set(clone_, no_submit.isEmpty() ? no_detail : no_submit);
+  set(save_, !no_fetch.isEmpty()    ? no_fetch
+             : !no_detail.isEmpty() ? no_detail
+                                    : detail_->result()->WhyNot());
 }
 
 void JobsView::Draw(const session::Snapshot& snapshot) {
@@ -326,27 +330,31 @@ void JobsView::resizeEvent(QResizeEvent* event) {
 
 std::vector<Command> JobsView::Commands() {
   const auto command = [this](const char* id, const QString& title, const char* cli,
-                              const char* shortcut, bool changes, void (JobsView::*run)()) {
+                              const char* shortcut, bool changes, void (JobsView::*run)(),
+                              std::string_view method) {
     return Command{.id = QLatin1String(id),
                    .title = title,
                    .cli = QLatin1String(cli),
                    .shortcut = QLatin1String(shortcut),
                    .changes_cluster = changes,
-                   .run = [this, run] { (this->*run)(); }};
+                   .run = [this, run] { (this->*run)(); },
+                   .method = method};
   };
   // Commands whose id begins with "job." act on the job that the page was told to focus on. The
   // inspector offers them.
   return {
       command("jobs.submit", tr("Submit a job…"), "onepiece submit", "Ctrl+N", true,
-              &JobsView::Submit),
-      command("job.cancel", tr("Cancel jobs…"), "onepiece cancel UID", "", true, &JobsView::Cancel),
-      command("job.clone", tr("Clone a job…"), "onepiece submit", "", true, &JobsView::Clone),
+              &JobsView::Submit, methods::kSubmitJob),
+      command("job.cancel", tr("Cancel jobs…"), "onepiece cancel UID", "", true, &JobsView::Cancel,
+              methods::kCancelJob),
+      command("job.clone", tr("Clone a job…"), "onepiece submit", "", true, &JobsView::Clone,
+              methods::kSubmitJob),
       command("job.delete", tr("Delete jobs and their results…"), "onepiece delete UID", "", true,
-              &JobsView::Delete),
+              &JobsView::Delete, methods::kDeleteJob),
       command("job.save", tr("Save the result of a job…"), "onepiece get UID -o FILE", "", false,
-              &JobsView::SaveResult),
+              &JobsView::SaveResult, methods::kFetchResult),
       command("job.copy_uid", tr("Copy the uids of jobs"), "onepiece jobs", "", false,
-              &JobsView::CopyUids),
+              &JobsView::CopyUids, {}),
   };
 }
 

@@ -11,6 +11,7 @@
 #include "cluster/base/ids.h"
 #include "cluster/base/status.h"
 #include "cluster/session/link.h"
+#include "gui/models/permissions.h"
 #include "gui/models/plan_words.h"
 #include "gui/views/prompts.h"
 
@@ -112,7 +113,7 @@ void PlanActions::Send(const QString& what, const Call& call, bool draft) {
 }
 
 void PlanActions::SendAgain() {
-  if (!shown_cluster_.WhyNoChange().isEmpty()) return;
+  if (!shown_cluster_.WhyNoChange(methods::kApplyPlan).isEmpty()) return;
   if (const auto again = again_; again) again();
 }
 

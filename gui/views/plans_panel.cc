@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "gui/models/permissions.h"
 #include "gui/models/plan_words.h"
 #include "gui/views/prompts.h"
 
@@ -191,9 +192,9 @@ void PlansPanel::ShowDetails(const session::Snapshot& snapshot, const PoolBoard&
     about += u'\n' + ConfirmText(*plan, now_ms, shown_cluster_.link().clock_skew_s);
   SetText(about_, about);
   const bool ended = HasEnded(*plan);
-  const QString why = shown_cluster_.WhyNoChange();
+  const QString why = shown_cluster_.WhyNoChange(methods::kUndoPlan);
   keep_->setVisible(!ended && plan->confirm_by_unix_ms() != 0);
-  EnableUnless(keep_, why);
+  EnableUnless(keep_, shown_cluster_.WhyNoChange(methods::kConfirmPlan));
   undo_->setText(ended ? UndoTitle(*plan, now_ms) + u'…' : tr("Revert now…"));
   undo_->setVisible(plan->state() != v1::Plan::REVERTING);
   EnableUnless(undo_, !why.isEmpty() ? why
@@ -281,11 +282,10 @@ void PlanStrips::ShowPlan(Strip& strip, const v1::Plan& plan) {
                 ConfirmText(plan, now_ms, shown_cluster_.link().clock_skew_s), MovesSummary(plan))
           : ProgressText(plan, ServerNowMs(shown_cluster_));
   SetText(strip.text, text);
-  const QString why = shown_cluster_.WhyNoChange();
   strip.keep->setVisible(plan.confirm_by_unix_ms() != 0 && plan.state() != v1::Plan::REVERTING);
   strip.undo->setVisible(plan.state() != v1::Plan::REVERTING);
-  EnableUnless(strip.keep, why);
-  EnableUnless(strip.undo, why);
+  EnableUnless(strip.keep, shown_cluster_.WhyNoChange(methods::kConfirmPlan));
+  EnableUnless(strip.undo, shown_cluster_.WhyNoChange(methods::kUndoPlan));
 }
 
 void PlanStrips::Show(const session::Snapshot& snapshot, const QString& unanswered) {
@@ -322,7 +322,7 @@ void PlanStrips::Show(const session::Snapshot& snapshot, const QString& unanswer
   for (Strip& strip : strips_) {
     if (strip.plan_id.isEmpty()) {
       SetText(strip.text, ToneGlyph(StatusTone::kWarning) + u' ' + unanswered);
-      EnableUnless(strip.keep, shown_cluster_.WhyNoChange());
+      EnableUnless(strip.keep, shown_cluster_.WhyNoChange(methods::kApplyPlan));
     } else {
       ShowPlan(strip, *FindPlan(snapshot, strip.plan_id));
     }

@@ -138,6 +138,8 @@ class ConfirmDialog : public QDialog {
 QString WhatToDo(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kPermissionDenied:
+      if (base::GetReason(status).reason == "MISSING_SCOPE")
+        return QObject::tr("Log in with an identity that has the scope: Connections (Ctrl+L).");
       return QObject::tr("This server takes no changes from here.");
     case absl::StatusCode::kResourceExhausted:
       return QObject::tr("The cluster is full: try again in a while.");

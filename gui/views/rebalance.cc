@@ -89,7 +89,8 @@ void RebalanceView::ConnectParts() {
   connect(columns_, &PoolColumns::LessWanted, this,
           [this](const PoolKey& pool) { Edited(draft_.Remove(pool)); });
   connect(columns_, &PoolColumns::LimitsWanted, this, [this](const PoolKey& pool) {
-    if (const QString why = shown_cluster().WhyNoChange(); !why.isEmpty()) return Edited(why);
+    const QString why = shown_cluster().WhyNoChange(methods::kSetPoolLimits);
+    if (!why.isEmpty()) return Edited(why);
     actions_->AskLimits(pool);
   });
   connect(columns_, &PoolColumns::MenuWanted, this, &RebalanceView::AskMenu);
@@ -186,7 +187,7 @@ void RebalanceView::ShowPolicy(const session::Snapshot& snapshot) {
   }
   const QString text = lines.join(u'\n');
   if (policy_->text() != text) policy_->setText(text);
-  const QString why = shown_cluster().WhyNoChange();
+  const QString why = shown_cluster().WhyNoChange(methods::kSetHold);
   EnableUnless(hold_, why);
   EnableUnless(release_, why);
   release_->setVisible(held);
@@ -238,8 +239,8 @@ void RebalanceView::AskMenu(const std::string& node_id, const QPoint& at) {
             [this, node_id, key = column.key] { Move(node_id, key); });
   }
   menu->addSeparator();
-  const QString why = shown_cluster().WhyNoChange();
   for (const Command& command : NodeCommands()) {
+    const QString why = shown_cluster().WhyNoChange(command.method);
     QAction* action = menu->addAction(command.title);
     action->setEnabled(why.isEmpty());
     action->setToolTip(SafeTip(why));
@@ -308,13 +309,19 @@ void RebalanceView::RunHold() { actions_->Hold(kHoldS); }
 
 std::vector<Command> RebalanceView::NodeCommands() {
   const auto node = [this](const char* id, const QString& title, const char* cli, auto run) {
-    return Command{QString::fromLatin1(id), title, QString::fromLatin1(cli), {}, true, [this, run] {
+    return Command{QString::fromLatin1(id),
+                   title,
+                   QString::fromLatin1(cli),
+                   {},
+                   true,
+                   [this, run] {
                      if (const std::string chosen = columns_->current(); !chosen.empty()) {
                        run(chosen);
                      } else {
                        Q_EMIT Told(tr("Choose an instance first"));
                      }
-                   }};
+                   },
+                   methods::kApplyPlan};
   };
   return {node("node.drain", tr("Drain to be removed…"), "onepiece drain",
                [this](const std::string& id) { actions_->Drain(id); }),
@@ -328,37 +335,42 @@ std::vector<Command> RebalanceView::Commands() {
   std::vector<Command> commands = {
       {QStringLiteral("rebalance.plan"), tr("Ask what a rebalance would do"),
        QStringLiteral("onepiece rebalance plan"), QStringLiteral("Ctrl+Shift+R"), false,
-       [this] { RunPlan(); }},
+       [this] { RunPlan(); }, methods::kProposePlan},
       {QStringLiteral("rebalance.apply"),
        tr("Apply the drafted moves…"),
        QStringLiteral("onepiece rebalance apply"),
        {},
        true,
-       [this] { RunApply(); }},
+       [this] { RunApply(); },
+       methods::kApplyPlan},
       {QStringLiteral("rebalance.keep"),
        tr("Keep the plan that waits…"),
        QStringLiteral("onepiece rebalance confirm"),
        {},
        true,
-       [this] { RunKeep({}); }},
+       [this] { RunKeep({}); },
+       methods::kConfirmPlan},
       {QStringLiteral("rebalance.undo"),
        tr("Undo a plan…"),
        QStringLiteral("onepiece rebalance undo"),
        {},
        true,
-       [this] { RunUndo({}); }},
+       [this] { RunUndo({}); },
+       methods::kUndoPlan},
       {QStringLiteral("rebalance.hold"),
        tr("Hold automatic moves for 30 min…"),
        QStringLiteral("onepiece rebalance hold --for 1800"),
        {},
        true,
-       [this] { RunHold(); }},
+       [this] { RunHold(); },
+       methods::kSetHold},
       {QStringLiteral("rebalance.release"),
        tr("Release automatic moves…"),
        QStringLiteral("onepiece rebalance hold --release"),
        {},
        true,
-       [this] { actions_->Release(); }},
+       [this] { actions_->Release(); },
+       methods::kSetHold},
       {QStringLiteral("pool.limits"),
        tr("Limits of the pool…"),
        QStringLiteral("onepiece rebalance limits"),
@@ -370,7 +382,8 @@ std::vector<Command> RebalanceView::Commands() {
          } else {
            actions_->AskLimits(pool_);
          }
-       }}};
+       },
+       methods::kSetPoolLimits}};
   for (Command& command : NodeCommands()) commands.push_back(std::move(command));
   return commands;
 }

@@ -5,8 +5,10 @@
 #include <QString>
 #include <QWidget>
 #include <functional>
+#include <string_view>
 #include <vector>
 
+#include "gui/models/permissions.h"
 #include "gui/models/shown_cluster.h"
 
 namespace onepiece::gui {
@@ -23,6 +25,8 @@ struct Command {
   QString shortcut;
   bool changes_cluster = false;  ///< Disabled while ShownCluster::WhyNoChange() has a reason.
   std::function<void()> run;
+  /// The method that decides who may do it (gui/models/permissions.h). Empty if anybody may.
+  std::string_view method{};
 };
 
 /// A page. While it is visible it draws ShownCluster::snapshot() whenever that changes, and once

@@ -93,6 +93,19 @@ class CredentialsTest : public QObject {
     QCOMPARE(Reason(ReadToken(Path("ann/token")).status()), std::string("MODE_TOO_WIDE"));
   }
 
+  void KeepToken_WritesAFileOfTheOwnerOnly() {
+    const std::string token = identity::BearerToken::Generate().Format();
+    QVERIFY(KeepToken(Path("new/folder/token"), " " + token + "\n").ok());
+    QCOMPARE(*ReadToken(Path("new/folder/token")), token);
+    struct stat found {};
+    QCOMPARE(stat(Path("new/folder/token").c_str(), &found), 0);
+    QCOMPARE(found.st_mode & 0777, mode_t{0600});
+    const absl::Status wrong = KeepToken(Path("new/folder/wrong"), "OPB1hunter2");
+    QCOMPARE(Reason(wrong), std::string("BAD_TOKEN"));
+    QVERIFY(base::Message(wrong).find("hunter2") == std::string::npos);
+    QCOMPARE(Reason(ReadToken(Path("new/folder/wrong")).status()), std::string("NO_FILE"));
+  }
+
  private:
   [[nodiscard]] std::string Path(const QString& name) const {
     return temp_->filePath(name).toStdString();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +22,7 @@
 #include "onepiece/v1/database.grpc.pb.h"
 #include "onepiece/v1/elasticity.grpc.pb.h"
 #include "onepiece/v1/generation.grpc.pb.h"
+#include "onepiece/v1/identity.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "onepiece/v1/ring.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
@@ -71,6 +73,7 @@ struct State {
   bool hang = false, read_only = false, telemetry = true, stopping = false;
   base::Duration skew{};
   Status refusal;
+  std::optional<v1::WhoAmIResponse> me;
 
   [[nodiscard]] std::int64_t NowMs() const {
     return base::ToUnixMs(base::SystemClock().WallNow() + skew);
@@ -140,6 +143,12 @@ struct Manager final : v1::NodeManagerService::Service {
     }
     return Status::OK;
   }
+  Status ListWorkflows(ServerContext* context, const v1::ListWorkflowsRequest*,
+                       v1::ListWorkflowsResponse* response) override {
+    BEGIN_CALL("ListWorkflows");
+    *response->mutable_workflows() = state.cluster.workflows();
+    return Status::OK;
+  }
   Status WatchCluster(ServerContext* context, const v1::WatchClusterRequest* request,
                       grpc::ServerWriter<v1::ClusterEvent>* writer) override {
     BEGIN_CALL("WatchCluster");
@@ -190,6 +199,18 @@ struct Manager final : v1::NodeManagerService::Service {
       entry.set_detail(node.detail());
       if (node.has_load()) *entry.mutable_load() = node.load();
     }
+  }
+  SharedState& shared;
+};
+
+struct IdentityFake final : v1::IdentityService::Service {
+  explicit IdentityFake(SharedState& the_state) : shared(the_state) {}
+  Status WhoAmI(ServerContext* context, const v1::WhoAmIRequest*,
+                v1::WhoAmIResponse* response) override {
+    BEGIN_CALL("WhoAmI");
+    if (!state.me) return {grpc::StatusCode::UNIMPLEMENTED, "an older server"};
+    *response = *state.me;
+    return Status::OK;
   }
   SharedState& shared;
 };
@@ -486,7 +507,7 @@ class FakeCluster::Impl {
   void Listen(const std::string& where) {
     server = std::make_unique<rpc::Server>(rpc::ServerOptions{.listen = where});
     for (grpc::Service* service : std::initializer_list<grpc::Service*>{
-             &manager, &elasticity, &proxy, &ring, &database, &consensus, &telemetry})
+             &manager, &identity, &elasticity, &proxy, &ring, &database, &consensus, &telemetry})
       server->AddService(*service);
     const auto port = server->Start();
     ONEPIECE_CHECK(port.ok());
@@ -522,6 +543,7 @@ class FakeCluster::Impl {
 
  private:
   Manager manager{shared};
+  IdentityFake identity{shared};
   ElasticityFake elasticity{shared};
   Proxy proxy{shared};
   Ring ring{shared};
@@ -761,6 +783,9 @@ void FakeCluster::LoseSubmitAnswers(int count) {
 }
 void FakeCluster::SetReadOnly(bool read_only) {
   impl_->Set([&](State& state) { state.read_only = read_only; });
+}
+void FakeCluster::SetMe(const v1::WhoAmIResponse& me) {
+  impl_->Set([&](State& state) { state.me = me; });
 }
 void FakeCluster::LoseAnswers(bool lose) {
   impl_->Set([&](State& state) { state.plans.lose_answers = lose; });

@@ -13,6 +13,7 @@
 #include "onepiece/v1/database.pb.h"
 #include "onepiece/v1/elasticity.pb.h"
 #include "onepiece/v1/generation.pb.h"
+#include "onepiece/v1/identity.pb.h"
 #include "onepiece/v1/node_manager.pb.h"
 #include "onepiece/v1/ring.pb.h"
 #include "onepiece/v1/telemetry.pb.h"
@@ -89,6 +90,9 @@ class FakeCluster {
   /// Lets the next `count` calls of SubmitJob take effect and answer UNAVAILABLE.
   void LoseSubmitAnswers(int count);
   void SetReadOnly(bool read_only);
+  /// Sets what WhoAmI answers. Until then the server is an older one, which does not know the
+  /// method. Calls are let in whoever that is: Refuse() says which are not.
+  void SetMe(const v1::WhoAmIResponse& me);
   /// While true, plans are begun and decided on, but the caller gets UNKNOWN (LOST).
   void LoseAnswers(bool lose);
   /// False makes it an older server, which sends no telemetry.

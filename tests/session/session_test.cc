@@ -6,6 +6,7 @@
 #include <future>
 
 #include "cluster/base/status.h"
+#include "cluster/rpc/status.h"
 #include "cluster/session/log_tail.h"
 #include "cluster/telemetry/metrics.h"
 #include "tests/eventually.h"
@@ -377,6 +378,43 @@ class SessionTest : public QObject {
     Session session(To(cluster), Quick());
     QVERIFY(Eventually(kSoon, [&] { return session.status().clock_skew_s > 25; }));
     QVERIFY(session.status().clock_skew_s < 31);
+  }
+
+  void WithoutRead_TheOwnJobsAndTheWorkflowsAreShown() {
+    FakeCluster cluster;
+    cluster.SetUp(3);
+    cluster.SetJob(JobIn("a", v1::Job::RUNNING));
+    v1::Workflow workflow;
+    workflow.set_app_id("t2v");
+    cluster.SetWorkflow(workflow);
+    v1::WhoAmIResponse me;
+    me.set_cluster_id("pirates");
+    cluster.SetMe(me);
+    cluster.Refuse("WatchCluster",
+                   rpc::ToGrpc(base::MakeError(absl::StatusCode::kPermissionDenied, "MISSING_SCOPE",
+                                               "principal/ci lacks scope read")));
+    Session session(To(cluster), Quick());
+    QVERIFY(Eventually(kSoon, [&] { return HasJob(session, "a", v1::Job::RUNNING); }));
+    QVERIFY(IsIn(session, Link::kLive));
+    const auto shown = session.Latest();
+    QCOMPARE(shown->cluster.value->cluster_id(), std::string("pirates"));
+    QCOMPARE(shown->cluster.value->workflows_size(), 1);
+    QCOMPARE(shown->cluster.value->nodes_size(), 1);
+    QCOMPARE(shown->cluster.value->nodes(0).role(), v1::PROXY);
+    // It is not taken for the whole cluster.
+    QCOMPARE(shown->cluster.error, std::string("MISSING_SCOPE: principal/ci lacks scope read"));
+    // A server that goes is noticed, and that it is back.
+    cluster.Stop();
+    QVERIFY(Eventually(kSoon, [&] { return IsIn(session, Link::kReconnecting); }));
+    cluster.Start();
+    QVERIFY(Eventually(kSoon, [&] { return IsIn(session, Link::kLive); }));
+    // Somebody got more scopes.
+    cluster.Refuse("WatchCluster", grpc::Status::OK);
+    session.Resync();
+    QVERIFY(Eventually(kSoon, [&] {
+      const auto now = session.Latest();
+      return Fresh(now->cluster) && now->cluster.value->nodes_size() == 6;
+    }));
   }
 
   /// A server that has lost what was seen does not take it back, until somebody asks for a resync.

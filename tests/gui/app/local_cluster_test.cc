@@ -27,7 +27,7 @@ class LocalClusterTest : public QObject {
     Say(QStringLiteral("up"), QStringLiteral("exit 0"));
     Say(QStringLiteral("down"), QStringLiteral("echo it does not end; exit 1"));
     LocalCluster cluster(folder_->path());
-    const ConnectionsDialog dialog({}, cluster, nullptr);
+    const ConnectionsDialog dialog({}, {}, cluster, nullptr);
     QSignalSpy failed(&cluster, &LocalCluster::Failed);
     cluster.Start();
     QTRY_COMPARE(cluster.state(), LocalCluster::State::kRunning);
@@ -59,7 +59,7 @@ class LocalClusterTest : public QObject {
     Say(QStringLiteral("up"), QStringLiteral("echo no port is free; exit 1"));
     Say(QStringLiteral("down"), QStringLiteral("exit 0"));
     LocalCluster cluster(folder_->path());
-    const ConnectionsDialog dialog({}, cluster, nullptr);
+    const ConnectionsDialog dialog({}, {}, cluster, nullptr);
     QSignalSpy failed(&cluster, &LocalCluster::Failed);
     cluster.Start();
     QTRY_COMPARE(failed.size(), 1);

@@ -333,7 +333,7 @@ class GuiAppShellTest : public QObject {
     SettingsFile file = SettingsFile::Load(path);
     file.values.theme = Theme::kHighContrast;
     file.values.font_percent = 150;
-    file.values.connections = {{"prod", {"a:1", "b:2"}, true}};
+    file.values.connections = {{.cluster = {"prod", {"a:1", "b:2"}, true}}};
     file.values.shortcuts.insert(QStringLiteral("resync"), QStringLiteral("Ctrl+R"));
     file.values.recordings.insert(QStringLiteral("prod"), QStringLiteral("/a/b.recording"));
     file.values.layout = QByteArray("\x00\xff", 2);
@@ -343,8 +343,8 @@ class GuiAppShellTest : public QObject {
     QCOMPARE(again.values.theme, Theme::kHighContrast);
     QCOMPARE(again.values.font_percent, 150);
     QCOMPARE(again.values.connections.size(), std::size_t{1});
-    QCOMPARE(again.values.connections[0].nodemanagers[1], std::string("b:2"));
-    QVERIFY(again.values.connections[0].production);
+    QCOMPARE(again.values.connections[0].cluster.nodemanagers[1], std::string("b:2"));
+    QVERIFY(again.values.connections[0].cluster.production);
     QCOMPARE(again.values.shortcuts.value(QStringLiteral("resync")), QStringLiteral("Ctrl+R"));
     QCOMPARE(again.values.recordings, file.values.recordings);
     QCOMPARE(again.values.layout, file.values.layout);

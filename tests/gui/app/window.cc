@@ -15,6 +15,7 @@ TestWindow::TestWindow(const WindowOptions& options)
   made.settings.values.font_percent = options.font_percent;
   made.settings.values.tour_done = true;
   made.data_folder = folder_;
+  made.contexts_path = folder_.toStdString() + "/contexts.yaml";
   made.base_points = 9;
   QApplication::setStyle(new gui::ConsoleStyle);
   gui::ApplyTheme(made.settings.values, false, made.base_points);

@@ -161,7 +161,7 @@ class GuiAppWindowTest : public QObject {
     MainWindow& main = **window;
     LocalCluster local(QStringLiteral("/nonexistent"));
     SettingsDialog settings({}, main.commands(), nullptr);
-    ConnectionsDialog connections({{"prod", {"a:1"}, true}}, local, nullptr);
+    ConnectionsDialog connections({{.cluster = {"prod", {"a:1"}, true}}}, {}, local, nullptr);
     CommandPalette palette(main.PaletteEntries(), nullptr);
     HelpDialog help(QStringLiteral("Overview"), main.page()->Help(), main.commands(), nullptr);
     QList<QDialog*> dialogs = {&settings, &connections, &palette, &help};
