@@ -99,6 +99,7 @@ class Host {
 
  private:
   absl::Status OpenAddresses();
+  void ShowRefusals();
 
   const v1::NodeConfig& node_;
   const Secured secured_;
