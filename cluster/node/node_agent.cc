@@ -22,6 +22,8 @@
 #include "cluster/node/scrape.h"
 #include "cluster/node/shared_routings.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/door.h"
+#include "cluster/rpc/limits.h"
 #include "cluster/rpc/replicas.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "spdlog/spdlog.h"
@@ -153,7 +155,7 @@ class NodeAgent::Impl {
   // The calls under way, and whether each was cancelled so that its stream begins anew.
   std::map<Call*, bool> calls_ ABSL_GUARDED_BY(mutex_);
 
-  // The limits that on_limits was called with last. The reporting thread's alone.
+  // The limits that were told last. The reporting thread's alone.
   std::string limits_;
   // Uses that no answer has confirmed yet. The reporting thread's alone.
   std::vector<v1::TenantUse> unconfirmed_uses_;
@@ -455,8 +457,9 @@ void NodeAgent::Impl::TakeAnswer(const v1::ReportNodeResponse& response) {
   }
   // The limits come first, because a capacity is taken by them.
   if (std::string limits = response.limits().SerializeAsString();
-      on_limits && response.has_limits() && limits != limits_) {
-    on_limits(response.limits());
+      response.has_limits() && limits != limits_) {
+    if (options_.door != nullptr) options_.door->limits().Follow(response.limits().callers());
+    if (on_limits) on_limits(response.limits());
     limits_ = std::move(limits);
   }
   if (on_capacity && response.has_capacity()) on_capacity(response.capacity());

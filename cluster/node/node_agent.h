@@ -89,8 +89,8 @@ struct NodeStatus {
 /// that of the NodeManager that leads. It tells the NodeManager with every report, and shows it as
 /// the metric onepiece_clock_skew_seconds. Nothing else depends on it.
 ///
-/// A node with an identity tells its door who may call, and renews its certificate in time
-/// (identity_upkeep.h).
+/// A node with an identity tells its door who may call and how often, and renews its certificate in
+/// time (identity_upkeep.h).
 ///
 /// Ownership: Owns its threads: one reports, one watches the routing, for instances one watches the
 /// assignment, and with a door one keeps the identity fresh.

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -9,10 +10,12 @@
 #include "cluster/identity/certificate.h"
 #include "cluster/identity/token.h"
 #include "cluster/identity/trust_bundle.h"
+#include "cluster/rpc/limits.h"
 #include "cluster/rpc/status.h"
 #include "grpcpp/security/auth_context.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/server_context.h"
+#include "grpcpp/support/server_interceptor.h"
 
 namespace onepiece::rpc {
 namespace {
@@ -42,7 +45,7 @@ grpc::Status Refusal(const absl::Status& why) {
 
 class Processor final : public grpc::AuthMetadataProcessor {
  public:
-  explicit Processor(const Door& door) : door_(door) {}
+  explicit Processor(Door& door) : door_(door) {}
   // It only looks things up.
   [[nodiscard]] bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
@@ -52,13 +55,54 @@ class Processor final : public grpc::AuthMetadataProcessor {
         door_.Identify(CertificateOf(*context),
                        token == metadata.end() ? std::string_view() : View(token->second));
     if (!caller.ok()) return Refusal(caller.status());
+    if (const auto name = Door::CountedAs(*caller, *context)) {
+      const absl::Status admitted = door_.limits().calls.Admit(*name, caller->name());
+      if (!admitted.ok()) return Refusal(admitted);
+    }
     const absl::Status allowed =
         door_.Check(path == metadata.end() ? std::string_view() : View(path->second), *caller);
     return allowed.ok() ? grpc::Status::OK : Refusal(allowed);
   }
 
  private:
-  const Door& door_;
+  Door& door_;
+};
+
+/// Counts one call from its handler's beginning until gRPC is done with it. The processor cannot:
+/// nobody tells it when a call ends.
+class CountedCall final : public grpc::experimental::Interceptor {
+ public:
+  CountedCall(Door& door, grpc::experimental::ServerRpcInfo& info) : door_(door), info_(info) {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (!begun_) {
+      begun_ = true;
+      // Only now does the context know the call: gRPC makes interceptors earlier.
+      const grpc::ServerContextBase& context = *info_.server_context();
+      if (const auto connection = context.auth_context(); connection != nullptr) {
+        if (const auto name = Door::CountedAs(door_.CallerOf(context), *connection))
+          under_way_ = door_.limits().calls.Begin(*name);
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  Door& door_;
+  grpc::experimental::ServerRpcInfo& info_;
+  bool begun_ = false;
+  CallerLimits::UnderWay under_way_;
+};
+
+class Counter final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit Counter(Door& door) : door_(door) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    return new CountedCall(door_, *info);  // gRPC's.
+  }
+
+ private:
+  Door& door_;
 };
 
 }  // namespace
@@ -91,7 +135,7 @@ struct Door::Cache {
 };
 
 Door::Door(std::string cluster, const base::Clock& clock)
-    : cluster_(std::move(cluster)), clock_(clock), cache_(std::make_unique<Cache>()) {}
+    : cluster_(std::move(cluster)), clock_(clock), cache_(std::make_unique<Cache>()), limits_(std::make_unique<Limits>(clock)) {}
 
 Door::~Door() = default;
 
@@ -200,6 +244,22 @@ Caller Door::CallerOf(const grpc::ServerContextBase& context) const {
 
 std::shared_ptr<grpc::AuthMetadataProcessor> Door::MakeProcessor() {
   return std::make_shared<Processor>(*this);
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Door::MakeCounter() {
+  return std::make_unique<Counter>(*this);
+}
+
+std::optional<std::string> Door::CountedAs(const Caller& caller,
+                                           const grpc::AuthContext& connection) {
+  if (caller.node() != nullptr || caller.insecure()) return std::nullopt;
+  if (caller.principal() != nullptr) return caller.name();
+  // gRPC does not tell a call's address here. The connection's properties live as long as it does,
+  // so where they are tells one from the other; a later one may get the account of an ended one.
+  auto any = connection.begin();
+  if (any == connection.end()) return caller.name();
+  return caller.name() + "/" +
+         std::to_string(reinterpret_cast<std::uintptr_t>((*any).second.data()));
 }
 
 Caller CallerOf(const Door* door, const grpc::ServerContextBase& context) {

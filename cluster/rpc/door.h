@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,15 +19,22 @@
 #include "onepiece/v1/identity.pb.h"
 
 namespace grpc {
+class AuthContext;
 class AuthMetadataProcessor;
 class ServerContextBase;
+namespace experimental {
+class ServerInterceptorFactoryInterface;
+}
 }  // namespace grpc
 
 namespace onepiece::rpc {
 
+struct Limits;
+
 /// Judges the calls of one process's server. TLS has looked at the caller's certificate when the
 /// connection began (tls.h). The door looks at each call: whether the certificate has ended or was
-/// revoked since, whose token it brings, and whether that caller may call this method.
+/// revoked since, whose token it brings, whether that caller calls too often, and whether it may
+/// call this method.
 ///
 /// Its refusals reach the client as "REASON: message" without further details, because gRPC carries
 /// no more from there. FromGrpc() makes the reason of it again.
@@ -67,12 +75,21 @@ class Door {
   /// certificate or token ended meanwhile.
   [[nodiscard]] Caller CallerOf(const grpc::ServerContextBase& context) const;
 
+  /// What callers and connections may do. The defaults hold until the cluster's limits come.
+  [[nodiscard]] Limits& limits() { return *limits_; }
+
   // For rpc::Server:
 
   /// Sets the rules. REQUIRES: before the first call.
   void SetRules(AccessRules rules) { rules_ = std::move(rules); }
   /// What gRPC asks about each call. It borrows this door.
   [[nodiscard]] std::shared_ptr<grpc::AuthMetadataProcessor> MakeProcessor();
+  /// Counts the calls that are under way. It borrows this door.
+  [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCounter();
+  /// The name under which the limits count the calls of `caller`: a principal's own, else that of
+  /// its connection. None for nodes, which may call as they like.
+  [[nodiscard]] static std::optional<std::string> CountedAs(const Caller& caller,
+                                                            const grpc::AuthContext& connection);
 
  private:
   struct Table;
@@ -89,6 +106,7 @@ class Door {
   std::shared_ptr<const Table> table_ ABSL_GUARDED_BY(mutex_);
   struct Cache;
   const std::unique_ptr<Cache> cache_;  // Of certificates, which are costly to parse.
+  const std::unique_ptr<Limits> limits_;
 };
 
 /// Who makes a call of a server that may be insecure: `door` is null then.

@@ -12,12 +12,17 @@
 
 namespace grpc {
 class Server;
+class ServerBuilder;
 class ServerCredentials;
 class Service;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}
 }  // namespace grpc
 
 namespace onepiece::rpc {
 
+class Acceptor;
 class Door;
 
 /// The largest message in either direction, in bytes. It fits a job with its parameters and all the
@@ -33,7 +38,8 @@ struct ServerOptions {
   base::Duration keepalive = std::chrono::seconds(10);  ///< Silence before a ping. Scaled.
   /// TLS (tls.h). Null: the server is insecure, and everybody may do everything.
   std::shared_ptr<grpc::ServerCredentials> credentials;
-  /// Judges each call. Borrowed. Set when `credentials` are, and only then.
+  /// Judges each call, and says which connections are taken. Borrowed. Set when `credentials` are,
+  /// and only then.
   Door* door = nullptr;
 };
 
@@ -78,11 +84,18 @@ class Server {
   void Shutdown(base::Duration grace);
 
  private:
+  /// Puts the door in front: its rules, its judgement of each call, and sockets of which it says who
+  /// is let in. `rules` gets what came of the rules when the server is built.
+  absl::Status Guard(grpc::ServerBuilder& builder, absl::Status& rules);
+
   ServerOptions options_;
   std::vector<grpc::Service*> services_;
   std::string address_;
   std::stop_source stopping_;
   std::unique_ptr<grpc::Server> server_;
+  // The door's sockets, and what gRPC takes their connections with. Null without a door.
+  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> hand_over_;
 };
 
 }  // namespace onepiece::rpc

@@ -15,7 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/base/check.h"
 #include "cluster/base/logging.h"
+#include "cluster/rpc/door.h"
 #include "cluster/rpc/grpc_log.h"
+#include "cluster/rpc/limits.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/tls.h"
 #include "cluster/service/secure_metrics.h"
@@ -87,6 +89,7 @@ Host::Host(const ProgramInfo& info, const v1::NodeConfig& node, Secured secured,
           telemetry::TelemetryServiceOptions{.node_id = node.node_id()})) {
   // The logger's list of sinks has no lock. No other thread logs yet.
   spdlog::default_logger()->sinks().push_back(logs_);
+  if (door() != nullptr) ShowRefusals();
 }
 
 Host::~Host() { StopServing(); }
@@ -108,6 +111,7 @@ absl::Status Host::OpenAddresses() {
   return absl::OkStatus();
 }
 
+<<<<<<< HEAD
 absl::Status Host::ServeMetrics() {
   if (secured_.door == nullptr || IsLoopback(node_.metrics_address())) {
     ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));
@@ -118,6 +122,29 @@ absl::Status Host::ServeMetrics() {
       SecureMetrics::Serve(node_.metrics_address(), node_.identity(), *metrics_, *secured_.door));
   metrics_address_ = secure_metrics_->address();
   return absl::OkStatus();
+=======
+// The door and the counters outlive the last scrape: the metrics stop before they go.
+void Host::ShowRefusals() {
+  using Verdict = rpc::ConnectionLimits::Verdict;
+  const auto connections = [this](const char* reason) {
+    return &metrics_->Counter("onepiece_connections_refused_total",
+                              "Connections closed before their handshake, by reason",
+                              {{"reason", reason}});
+  };
+  metrics_->OnScrape([door = door(), too_many = connections("too_many"),
+                      too_often = connections("too_often"), no_room = connections("no_descriptors"),
+                      calls = &metrics_->Counter("onepiece_calls_refused_total",
+                                                 "Calls of callers that call too often")] {
+    const rpc::Limits& limits = door->limits();
+    const auto refused = [&](Verdict verdict) {
+      return static_cast<double>(limits.connections.Refused(verdict));
+    };
+    telemetry::RaiseTo(*too_many, refused(Verdict::kTooMany));
+    telemetry::RaiseTo(*too_often, refused(Verdict::kTooOften));
+    telemetry::RaiseTo(*no_room, refused(Verdict::kNoRoom));
+    telemetry::RaiseTo(*calls, static_cast<double>(limits.calls.refused()));
+  });
+>>>>>>> wt_lim
 }
 
 void Host::SetHealth(const std::string& service, bool serving) {

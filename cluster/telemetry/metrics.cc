@@ -21,6 +21,9 @@
 namespace onepiece::telemetry {
 namespace {
 
+// A client that sends or takes nothing holds a thread, so there are two, and it may do so not for long.
+constexpr char kThreads[] = "2", kRequestLimitMs[] = "3000";
+
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -204,7 +207,9 @@ std::string Metrics::Text() const {
 absl::StatusOr<std::string> Metrics::Serve(const std::string& address) {
   ONEPIECE_CHECK(exposer_ == nullptr);
   try {
-    exposer_ = std::make_unique<prometheus::Exposer>(address, 1);
+    exposer_ = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", address, "num_threads", kThreads,
+                                 "request_timeout_ms", kRequestLimitMs});
   } catch (const std::exception& error) {
     return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
                            "cannot serve metrics on " + address + ": " + error.what(),

@@ -103,6 +103,28 @@ absl::Status CheckAlerts(const v1::ClusterConfig& config) {
   return absl::OkStatus();
 }
 
+// Values that are too low would lock out the nodes of one host, and whoever could raise them again.
+absl::Status CheckCallerLimits(const v1::CallerLimits& callers) {
+  constexpr double kMost = 1'000'000;
+  const struct {
+    const char* field;
+    double value, least;
+  } numbers[] = {
+      {"calls_per_s", callers.calls_per_s(), 10},
+      {"calls_burst", callers.calls_burst(), 10},
+      {"calls_under_way", static_cast<double>(callers.calls_under_way()), 10},
+      {"connections", static_cast<double>(callers.connections()), 100},
+      {"connections_per_s", callers.connections_per_s(), 10},
+  };
+  for (const auto& [field, value, least] : numbers) {
+    // A number that is none is not between the two.
+    if (value == 0 || (value >= least && value <= kMost)) continue;
+    return BadConfig(absl::StrCat("limits.callers.", field),
+                     absl::StrCat("0 (the default), or ", least, " to ", std::int64_t{1'000'000}));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckNodeLimits(const v1::ClusterConfig& config) {
   constexpr std::int64_t kMaxBytes = std::int64_t{1} << 44;
   const v1::ProxyLimits& proxies = config.limits().proxies();
@@ -126,7 +148,7 @@ absl::Status CheckNodeLimits(const v1::ClusterConfig& config) {
   // A number that is none is not between 0 and 1.
   if (!(proxies.admission_share() >= 0 && proxies.admission_share() <= 1))
     return BadConfig("limits.proxies.admission_share", "0 (as each node's file says) to 1");
-  return absl::OkStatus();
+  return CheckCallerLimits(config.limits().callers());
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ Settings SettingsOf(const ControllerOptions& options) {
 void FillInLimits(v1::Role role, const v1::LimitsConfig& limits, v1::ReportNodeResponse& response) {
   if (role == v1::PROXY) *response.mutable_limits()->mutable_proxies() = limits.proxies();
   if (role == v1::DATABASE) *response.mutable_limits()->mutable_databases() = limits.databases();
+  *response.mutable_limits()->mutable_callers() = limits.callers();
 }
 
 absl::Status CheckReporter(const StateMachine& state, const v1::SetNodeState& change) {

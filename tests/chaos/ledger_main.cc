@@ -33,7 +33,7 @@ struct Arguments {
   double per_minute = kFaultsPerMinute;
   std::int64_t largest_kib = kLargestBytes >> 10;
   int cancel_percent = 6;
-  bool redis_wait = false, last_stage_only = false, json = false;
+  bool redis_wait = false, last_stage_only = false, outsider = false, json = false;
 };
 
 int Main(const Arguments& arguments) {
@@ -62,6 +62,7 @@ int Main(const Arguments& arguments) {
       .faults_per_minute = arguments.per_minute,
       .largest_bytes = arguments.largest_kib << 10,
       .last_stage_only = arguments.last_stage_only,
+      .outsider = arguments.outsider,
       .cancel_percent = arguments.cancel_percent,
       .folder = folder.path().toStdString(),
       .bin_dir = bin_dir == nullptr ? ONEPIECE_BINARY_DIR "/bin" : bin_dir,
@@ -102,13 +103,15 @@ int main(int argc, char** argv) {
 #endif
   app.add_option("--minutes", arguments.minutes, "How long faults strike")
       ->check(CLI::Range(0.1, 600.));
-  app.add_option("--faults", arguments.faults, "all, or some of them: a,b,c")
+  app.add_option("--faults", arguments.faults, "all, none, or some of them: a,b,c")
       ->capture_default_str();
   app.add_option("--per-minute", arguments.per_minute, "How many faults, as far as the rules allow")
       ->check(CLI::Range(0.1, 600.))
       ->capture_default_str();
   app.add_flag("--last-stage-only", arguments.last_stage_only,
                "Of the instances, only those of the last stage suffer");
+  app.add_flag("--outsider", arguments.outsider,
+               "Somebody floods, fuzzes, replays and dawdles on every port meanwhile");
   app.add_option("--plant", arguments.plants, "For tests: fetch_all, loss, second_end")->group("");
   app.add_option("--largest-kib", arguments.largest_kib, "The largest result")
       ->check(CLI::Range(std::int64_t{1}, onepiece::ledger::kLargestBytes >> 10))

@@ -62,6 +62,28 @@ std::int64_t CountGivenAgain(const Cluster& cluster, const Ledger& ledger) {
   return again;
 }
 
+/// Hurts the cluster by the schedule, while an outsider attacks it if there shall be one.
+absl::Status HurtWithOutsider(const RunOptions& options, const Cluster& cluster, Patient& patient,
+                              const Ledger& ledger, RunReport& report) {
+  Outsider outsider(cluster, options.seed);
+  const local::ClusterState began = cluster.State();
+  const auto before = ResidentBytesOf(cluster);
+  if (options.outsider) ONEPIECE_RETURN_IF_ERROR(outsider.Start());
+  Hurt(options, patient, ledger, report);
+  outsider.Stop();
+  if (!options.outsider) return absl::OkStatus();
+  report.attacks = outsider.attacks();
+  const local::ClusterState ended = cluster.State();
+  for (const auto& [node, bytes] : ResidentBytesOf(cluster)) {
+    const auto same = [node = node](const local::ProcessRecord& one) { return one.node_id == node; };
+    const auto then = std::ranges::find_if(began.processes, same);
+    const auto now = std::ranges::find_if(ended.processes, same);
+    if (then == began.processes.end() || then->process.pid != now->process.pid) continue;
+    report.resident_bytes[node] = {before.at(node), bytes};
+  }
+  return absl::OkStatus();
+}
+
 nlohmann::json ToJson(const Latency& latency) {
   return {{"jobs", latency.jobs}, {"p50_s", latency.p50}, {"p99_s", latency.p99}};
 }
@@ -82,8 +104,17 @@ bool RunReport::Healed() const {
   return std::ranges::all_of(faults, [](const auto& fault) { return fault.second.skipped == 0; });
 }
 
+std::vector<std::string> RunReport::Swollen() const {
+  std::vector<std::string> swollen;
+  for (const auto& [node, bytes] : resident_bytes) {
+    if (!node.starts_with("database") && bytes.second - bytes.first > kMaxGrowthBytes)
+      swollen.push_back(node);
+  }
+  return swollen;
+}
+
 bool RunReport::Held() const {
-  return verdict.violations.empty() && trouble.empty() && !Blind() && Healed();
+  return verdict.violations.empty() && trouble.empty() && Swollen().empty() && !Blind() && Healed();
 }
 
 nlohmann::json ToJson(const RunReport& report, const RunOptions& options) {
@@ -103,12 +134,16 @@ nlohmann::json ToJson(const RunReport& report, const RunOptions& options) {
                            {"unwatched", report.unwatched}}},
                          {"given_again", report.given_again},
                          {"failovers", report.failovers},
+                         {"attacks", report.attacks},
+                         {"resident_mib", nlohmann::json::object()},
                          {"faults", nlohmann::json::object()},
                          {"shown", nlohmann::json::array()}};
   for (const auto& [fault, struck] : report.faults) {
     json["faults"][fault] = {
         {"done", struck.done}, {"skipped", struck.skipped}, {"not_running", struck.not_running}};
   }
+  for (const auto& [node, bytes] : report.resident_bytes)
+    json["resident_mib"][node] = {{"before", bytes.first >> 20}, {"after", bytes.second >> 20}};
   for (const Violation& violation : report.verdict.violations) {
     if (json["shown"].size() == kMaxShown) break;
     json["shown"].push_back(
@@ -130,6 +165,17 @@ std::string ToText(const RunReport& report) {
   absl::StrAppend(&text, "latency before the faults: ", ToText(report.before),
                   "\n        and during them: ", ToText(report.during), "\n", report.given_again,
                   " jobs given again to an instance\n");
+  for (const auto& [attack, outcomes] : report.attacks) {
+    absl::StrAppend(&text, "attack ", attack, ":");
+    for (const auto& [outcome, count] : outcomes)
+      absl::StrAppend(&text, " ", count, " ", outcome, ";");
+    absl::StrAppend(&text, "\n");
+  }
+  for (const auto& [node, bytes] : report.resident_bytes) {
+    absl::StrAppend(&text, node, ": ", bytes.first >> 20, " MiB before, ", bytes.second >> 20,
+                    " MiB after\n");
+  }
+  for (const std::string& node : report.Swollen()) absl::StrAppend(&text, "SWOLLEN ", node, "\n");
   for (const std::string& trouble : report.trouble)
     absl::StrAppend(&text, "TROUBLE ", trouble, "\n");
   for (const auto& [kind, count] : report.verdict.ByKind())
@@ -169,7 +215,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   WarmUp(options, ledger);
   const auto hurt_from = Now();
   ClusterPatient patient(*cluster, ledger);
-  Hurt(options, patient, ledger, report);
+  ONEPIECE_RETURN_IF_ERROR(HurtWithOutsider(options, *cluster, patient, ledger, report));
   load.Stop();
   report.refused = load.Refused();
   report.unwatched = watch->unwatched();

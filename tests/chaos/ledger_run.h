@@ -18,6 +18,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,7 @@
 #include "tests/chaos/ledger_latency.h"
 #include "tests/chaos/ledger_plant.h"
 #include "tests/chaos/ledger_schedule.h"
+#include "tests/chaos/outsider.h"
 
 namespace onepiece::ledger {
 
@@ -37,6 +39,7 @@ struct RunOptions {
   std::int64_t largest_bytes = 0;
   /// Of the instances, only those of the last stage suffer: whoever keeps their work lives.
   bool last_stage_only = false;
+  bool outsider = false;   ///< Somebody attacks every port meanwhile (outsider.h).
   int cancel_percent = 0;  ///< So many of the jobs are cancelled, at any moment of their lives.
   std::string folder, bin_dir, plugin_dir;  ///< As in ClusterOptions.
   Plants plants;
@@ -60,6 +63,9 @@ struct RunReport {
   std::int64_t unwatched = 0;           ///< Jobs in no latency: too many were under way.
   /// Jobs whose record shows a second attempt: an instance died, and its work was given again.
   std::int64_t given_again = 0;
+  Attacks attacks;  ///< What the outsider did.
+  /// Of each process, before the outsider came and after it left, if it ran all the while.
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> resident_bytes;
   std::int64_t failovers = 0;  ///< Of Redis (ledger_redis.h).
   std::string logs;            ///< The services' logs, if something was violated.
 
@@ -67,10 +73,15 @@ struct RunReport {
   [[nodiscard]] bool Blind() const;
   /// Whether the rules allowed every injury in time.
   [[nodiscard]] bool Healed() const;
-  /// Whether every entry holds, and the run has proved something.
+  /// The processes that an outsider has made larger than they may become. Databases are not among
+  /// them: the load fills them.
+  [[nodiscard]] std::vector<std::string> Swollen() const;
+  /// Whether every entry holds, nothing is swollen, and the run has proved something.
   [[nodiscard]] bool Held() const;
 };
 inline constexpr std::int64_t kMinUnfetched = 10;
+/// What gRPC may take in a server (rpc/server.cc), and some more.
+inline constexpr std::int64_t kMaxGrowthBytes = std::int64_t{600} << 20;
 
 nlohmann::json ToJson(const RunReport& report, const RunOptions& options);
 std::string ToText(const RunReport& report);

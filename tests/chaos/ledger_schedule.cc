@@ -131,6 +131,7 @@ const std::vector<FaultKind>& FaultKinds() {
 absl::StatusOr<std::vector<FaultKind>> ParseFaults(std::string_view list) {
   if (list == "all") return FaultKinds();
   std::vector<FaultKind> faults;
+  if (list == "none") return faults;
   for (const absl::string_view part : absl::StrSplit(base::AbslView(list), ',')) {
     const std::string_view name = base::View(part);
     const auto known = std::ranges::find(FaultKinds(), name, &FaultKind::name);

@@ -50,7 +50,7 @@ struct FaultKind {
 };
 /// All that there are. The order is part of what a seed means.
 const std::vector<FaultKind>& FaultKinds();
-/// Reads "kill_database,stop_proxy", or "all".
+/// Reads "kill_database,stop_proxy", "all", or "none".
 ///
 /// Errors: INVALID_ARGUMENT (BAD_FAULT).
 absl::StatusOr<std::vector<FaultKind>> ParseFaults(std::string_view list);

@@ -16,12 +16,14 @@
 #include "cluster/base/status.h"
 #include "cluster/node/shared_routings.h"
 #include "cluster/rpc/door.h"
+#include "cluster/rpc/limits.h"
 #include "cluster/rpc/replicas.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "cluster/telemetry/metrics.h"
 #include "onepiece/v1/identity.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/eventually.h"
 #include "tests/node/fake_node_manager.h"
 #include "tests/node/wrong_clock.h"
 #include "tests/scrape.h"
@@ -370,6 +372,27 @@ class NodeAgentTest : public QObject {
     // Limits that are taken back are a change too. The first ones, which said nothing, were none.
     manager_->TellLimits({});
     QVERIFY(wait_for({7, 5, 0}));
+  }
+
+  void Report_BringsTheDoorItsLimits() {
+    manager_->ChangeReportInterval(20);
+    rpc::Door door("test", base::SystemClock());
+    ClusterView view;
+    NodeAgentOptions options = Options({served_->server.address()});
+    options.door = &door;
+    NodeAgent agent(options, view);
+    agent.Start();
+    v1::LimitsConfig limits;
+    limits.mutable_callers()->set_calls_burst(10);
+    manager_->TellLimits(limits);
+    int asked = 0;
+    QVERIFY(testing::Eventually(seconds(10), [&] {
+      const std::string caller = "caller" + std::to_string(asked++);
+      for (int i = 0; i < 10; ++i) {
+        if (!door.limits().calls.Admit(caller, caller).ok()) return false;
+      }
+      return !door.limits().calls.Admit(caller, caller).ok();
+    }));
   }
 
   void Assignment_OfAnotherSet_TheRoutingFollowsAndNeverGoesBack() {

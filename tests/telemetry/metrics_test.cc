@@ -2,6 +2,7 @@
 
 #include <QProcess>
 #include <QStandardPaths>
+#include <QTcpSocket>
 #include <QtTest>
 #include <set>
 
@@ -41,6 +42,20 @@ class MetricsTest : public QObject {
       const QByteArray line = text.mid(at + 1, text.indexOf('\n', at + 1) - at - 1);
       QVERIFY2(line.mid(line.lastIndexOf(' ')).toDouble() > 0, line.constData());
     }
+  }
+
+  // They say nothing, and would hold the endpoint's threads.
+  void Serve_Answers_WhileOthersAreSilent() {
+    Metrics metrics("proxy", "proxy-1");
+    const auto address = metrics.Serve("127.0.0.1:0");
+    QVERIFY(address.ok());
+    QTcpSocket silent[3];
+    for (QTcpSocket& socket : silent) {
+      socket.connectToHost("127.0.0.1",
+                           QString::fromStdString(address->substr(address->rfind(':') + 1)).toUShort());
+      QVERIFY(socket.waitForConnected(kWaitMs));
+    }
+    QVERIFY(Scrape(*address).contains("onepiece_build_info{"));
   }
 
   void Serve_SatisfiesPromtool() {

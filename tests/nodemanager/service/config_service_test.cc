@@ -80,6 +80,20 @@ class ConfigServiceTest : public QObject {
       c.mutable_limits()->mutable_proxies()->set_admission_share(
           std::numeric_limits<double>::quiet_NaN());
     });
+    Row("a call every minute", "limits.callers.calls_per_s",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_callers()->set_calls_per_s(1. / 60); });
+    Row("calls that are none", "limits.callers.calls_burst", [](auto&, auto& c) {
+      c.mutable_limits()->mutable_callers()->set_calls_burst(
+          std::numeric_limits<double>::quiet_NaN());
+    });
+    Row("one call", "limits.callers.calls_under_way",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_callers()->set_calls_under_way(1); });
+    // It would lock out the nodes of one host, and whoever could take it back.
+    Row("one connection", "limits.callers.connections",
+        [](auto&, auto& c) { c.mutable_limits()->mutable_callers()->set_connections(1); });
+    Row("connections without end", "limits.callers.connections_per_s", [](auto&, auto& c) {
+      c.mutable_limits()->mutable_callers()->set_connections_per_s(1e300);
+    });
     Row("budget", "limits.databases.budget_bytes", [](auto&, auto& c) {
       c.mutable_limits()->mutable_databases()->set_budget_bytes(
           std::numeric_limits<std::int64_t>::max());

@@ -43,7 +43,7 @@ class LimitsTest : public QObject {
     QVERIFY(!world_->AnswerTo("p").limits().has_databases());
     QCOMPARE(world_->AnswerTo("d").limits().databases().budget_bytes(), std::int64_t{1000});
     QVERIFY(!world_->AnswerTo("d").limits().has_proxies());
-    QVERIFY(!world_->AnswerTo("i").has_limits());
+    QVERIFY(!world_->AnswerTo("i").limits().has_proxies());
     // Whoever leads says the same.
     world_->FailOver({});
     QCOMPARE(world_->AnswerTo("p").limits().proxies().max_jobs_in_flight(), 7);
@@ -51,6 +51,16 @@ class LimitsTest : public QObject {
     QVERIFY(world_->Apply(Limits(0, 1000)).ok());
     QVERIFY(world_->AnswerTo("p").limits().has_proxies());
     QCOMPARE(world_->AnswerTo("p").limits().proxies().max_jobs_in_flight(), 0);
+  }
+
+  // NodeManagers too: they have servers, and report as all nodes do.
+  void EveryNode_HearsTheLimitsOfCallers() {
+    QVERIFY(world_->Propose(RegisterCommand(MakeNode("n", v1::NODE_MANAGER))).ok());
+    v1::ClusterConfig config;
+    config.mutable_limits()->mutable_callers()->set_calls_per_s(50);
+    QVERIFY(world_->Apply(config).ok());
+    for (const char* node : {"p", "d", "i", "n"})
+      QCOMPARE(world_->AnswerTo(node).limits().callers().calls_per_s(), 50.);
   }
 
   void OldLevel_TellsNone() {
