@@ -150,6 +150,11 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
           clock, rpc::StreamGuardOptions(), options_.read_only)) {
   inbox_->SetDoor(options_.door);
   service_->SetDoor(options_.door);
+  if (options_.door != nullptr) {
+    quotas_.emplace(*options_.door, options_.copies,
+                    [this] { return view_.routing()->table().databases_size(); });
+    service_->SetQuotas(&*quotas_);
+  }
   metrics_.OnScrape([this] { ExportMetrics(); });
   service_->OnDescribe([this](v1::Database& database) { Describe(database); });
 }

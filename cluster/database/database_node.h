@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "cluster/database/disk.h"
 #include "cluster/database/job_store.h"
 #include "cluster/database/replicator.h"
+#include "cluster/database/storage_quotas.h"
 #include "cluster/database/value_access.h"
 #include "cluster/database/work_inquiry.h"
 #include "cluster/fabric/fabric.h"
@@ -128,6 +130,7 @@ class DatabaseNode {
   std::unique_ptr<node::Outbox> outbox_;
   values::ValuePeers value_peers_;
   std::unique_ptr<AntiEntropy> anti_entropy_;
+  std::optional<StorageQuotas> quotas_;
   std::unique_ptr<DatabaseService> service_;
   std::jthread message_thread_, upkeep_thread_;
 };

@@ -7,6 +7,7 @@
 
 #include "cluster/base/status.h"
 #include "cluster/database/purge.h"
+#include "cluster/database/storage_quotas.h"
 #include "cluster/job/job_record.h"
 #include "cluster/node/job_records.h"
 #include "cluster/rpc/part_stream.h"
@@ -162,7 +163,16 @@ grpc::Status DatabaseService::Answer(T* response, const Work& work) {
 
 grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                         v1::CreateJobResponse* response) {
-  return Answer(response, [&] { return store_.Create(request->record()); });
+  return Answer(response, [&] { return Create(request->record()); });
+}
+
+absl::StatusOr<v1::CreateJobResponse> DatabaseService::Create(const v1::JobRecord& record) {
+  // Whoever repeats a call is told of the job that it has, whatever is stored since.
+  if (quotas_ != nullptr && !store_.Get(record.job().uid()).ok()) {
+    const std::string& tenant = record.job().tenant();
+    ONEPIECE_RETURN_IF_ERROR(quotas_->Check(tenant, store_.BytesOf(tenant)));
+  }
+  return store_.Create(record);
 }
 
 grpc::Status DatabaseService::UpdateJob(grpc::ServerContext* context,

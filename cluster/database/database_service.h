@@ -19,6 +19,8 @@
 
 namespace onepiece::database {
 
+class StorageQuotas;
+
 /// Serves a JobStore over gRPC. Until Open every call fails with UNAVAILABLE (RECOVERING), so that
 /// a job that has not been read from disk yet does not look as if it did not exist.
 ///
@@ -48,6 +50,8 @@ class DatabaseService final
   /// `door` says who calls, and outlives the last call. Nodes then speak for themselves alone.
   /// Null, and at first: the database is insecure. Call it before the first call arrives.
   void SetDoor(const rpc::Door* door) { door_ = door; }
+  /// Borrowed. Null, and at first: no tenant has a quota. Call it before the first call arrives.
+  void SetQuotas(const StorageQuotas* quotas) { quotas_ = quotas; }
   /// Begins to answer. The store must hold what earlier runs left on disk.
   void Open() { open_ = true; }
   /// Ends the streams. Idempotent.
@@ -109,7 +113,11 @@ class DatabaseService final
   ValueAccess& values_;
   const ValueAccess::Store value_store_;
   const bool read_only_;
-  const rpc::Door* door_ = nullptr;  // Constant while the service is served.
+  absl::StatusOr<v1::CreateJobResponse> Create(const v1::JobRecord& record);
+
+  // Constant while the service is served.
+  const rpc::Door* door_ = nullptr;
+  const StorageQuotas* quotas_ = nullptr;
   std::function<void(v1::Database&)> describe_ = [](v1::Database&) {};
   std::atomic<bool> open_{false};
   std::stop_source stopping_;

@@ -128,6 +128,10 @@ absl::StatusOr<StoreOutcome> JobStore::StoreResult(const ResultBundle& bundle, m
   return StoreOutcome::kRefused;
 }
 
+std::int64_t JobStore::BytesOf(const std::string& tenant) const {
+  return shared_->tenant_bytes.Of(tenant);
+}
+
 bool JobStore::MakeRoom(std::int64_t bytes) {
   const Budget& budget = shared_->result_bytes;
   if (bytes > budget.limit()) return false;

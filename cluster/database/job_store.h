@@ -65,6 +65,8 @@ class JobStore {
   /// when a limit is below them. Nothing new comes in until there is room again, as when a store is
   /// full. A tombstone keeps the time that it was given.
   void SetLimits(const JobStoreLimits& limits);
+  /// Bytes of this tenant's results, in memory and spilled.
+  [[nodiscard]] std::int64_t BytesOf(const std::string& tenant) const;
   /// Makes room for a result of so many bytes, as StoreResult does. Returns whether there is room
   /// now.
   bool MakeRoom(std::int64_t bytes);

@@ -518,6 +518,8 @@ void StoreShard::Attach(JobEntry& entry, std::shared_ptr<const Artifacts> artifa
   entry.counted = counted;
   ++(counted ? shared_.results : shared_.spilled_results);
   if (!counted) shared_.spilled_bytes += bytes;
+  entry.result_tenant = entry.record.job().tenant();
+  shared_.tenant_bytes.Add(entry.result_tenant, bytes);
 }
 
 void StoreShard::GiveBytesBack(JobEntry& entry) {
@@ -528,6 +530,7 @@ void StoreShard::GiveBytesBack(JobEntry& entry) {
     shared_.spilled_bytes -= entry.result_bytes;
     --shared_.spilled_results;
   }
+  shared_.tenant_bytes.Add(entry.result_tenant, -entry.result_bytes);
   streamed_.Remove(entry.streamed_ticket);
 }
 

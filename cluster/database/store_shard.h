@@ -24,6 +24,7 @@
 #include "cluster/database/job_store.h"
 #include "cluster/database/job_store_types.h"
 #include "cluster/database/store_budget.h"
+#include "cluster/database/tenant_bytes.h"
 #include "cluster/database/timer_wheel.h"
 #include "cluster/database/watches.h"
 #include "onepiece/v1/database.pb.h"
@@ -50,6 +51,7 @@ struct StoreShared {
   base::Clock& clock;
   const JobStoreHooks hooks;
   Budget records, record_bytes, result_bytes;
+  TenantBytes tenant_bytes;  ///< Of results, in memory and spilled.
   Watches watches;
   std::atomic<base::Duration> tombstone_ttl;    ///< For those to come.
   std::atomic<std::uint64_t> last_revision{0};  ///< The last revision of any job.
@@ -190,6 +192,8 @@ class StoreShard {
     bool counted = false;                ///< `result` counts against the budget.
     std::shared_ptr<const Artifacts> result;
     std::int64_t result_bytes = 0;
+    /// Whose `result_bytes` are. A record that was made up for a result learns its tenant later.
+    std::string result_tenant;
     const Artifacts* served = nullptr;  ///< The last argument of the `served` hook; never read.
     std::set<std::string> streamed;     ///< Artifacts that were sent whole to their client.
     std::uint64_t tombstone_ticket = 0, streamed_ticket = 0, result_ticket = 0;  ///< 0: in no line.

@@ -370,9 +370,13 @@ void ProxyService::NoteEnd(const base::Uid& uid, const v1::Job& job) {
 }
 
 void ProxyService::FollowQuotas() {
-  if (options_.door == nullptr || quotas_of_.load() == options_.door->epoch()) return;
-  quotas_of_ = options_.door->epoch();
-  accounts_.SetQuotas(options_.door->Tenants(), view_.routing()->table().proxies_size());
+  if (options_.door == nullptr) return;
+  const int proxies = view_.routing()->table().proxies_size();
+  const std::pair<std::uint64_t, int> now{options_.door->epoch(), proxies};
+  const base::MutexLock lock(quotas_mutex_);
+  if (now == quotas_of_) return;
+  quotas_of_ = now;
+  accounts_.SetQuotas(options_.door->Tenants(), proxies);
 }
 
 void ProxyService::ShowLevels() {

@@ -8,10 +8,13 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "cluster/admission/request_monitor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/mutex.h"
 #include "cluster/node/cluster_view.h"
 #include "cluster/node/job_records.h"
 #include "cluster/node/outbox.h"
@@ -123,7 +126,9 @@ class ProxyService final
   base::Clock& clock_;
   admission::RequestMonitor monitor_;
   TenantAccounts accounts_;
-  std::atomic<std::uint64_t> quotas_of_{0};  // The door's table that accounts_ goes by.
+  base::Mutex quotas_mutex_;
+  // What accounts_ goes by: the epoch of the door's table, and how many proxies share a quota.
+  std::pair<std::uint64_t, int> quotas_of_ ABSL_GUARDED_BY(quotas_mutex_){0, 0};
   ChannelCache channels_;
   Submission submission_;
   std::set<std::string> shown_pools_;  // Used by the metrics endpoint's thread only.

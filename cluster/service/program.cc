@@ -111,7 +111,6 @@ absl::Status Host::OpenAddresses() {
   return absl::OkStatus();
 }
 
-<<<<<<< HEAD
 absl::Status Host::ServeMetrics() {
   if (secured_.door == nullptr || IsLoopback(node_.metrics_address())) {
     ONEPIECE_ASSIGN_OR_RETURN(metrics_address_, metrics_->Serve(node_.metrics_address()));
@@ -122,7 +121,8 @@ absl::Status Host::ServeMetrics() {
       SecureMetrics::Serve(node_.metrics_address(), node_.identity(), *metrics_, *secured_.door));
   metrics_address_ = secure_metrics_->address();
   return absl::OkStatus();
-=======
+}
+
 // The door and the counters outlive the last scrape: the metrics stop before they go.
 void Host::ShowRefusals() {
   using Verdict = rpc::ConnectionLimits::Verdict;
@@ -144,7 +144,6 @@ void Host::ShowRefusals() {
     telemetry::RaiseTo(*no_room, refused(Verdict::kNoRoom));
     telemetry::RaiseTo(*calls, static_cast<double>(limits.calls.refused()));
   });
->>>>>>> wt_lim
 }
 
 void Host::SetHealth(const std::string& service, bool serving) {

@@ -101,11 +101,8 @@ class Host {
 
  private:
   absl::Status OpenAddresses();
-<<<<<<< HEAD
   absl::Status ServeMetrics();
-=======
   void ShowRefusals();
->>>>>>> wt_lim
 
   const v1::NodeConfig& node_;
   const Secured secured_;

@@ -567,6 +567,7 @@ class JobStorePressureTest : public QObject {
     std::vector<std::array<ResultBundle, 2>> bundles;
     for (int i = 0; i < 2 * kRecords; ++i) {
       records.push_back(maker.NewRecord());
+      records.back().mutable_job()->set_tenant(i % 3 == 0 ? "films" : "games");
       const std::string& uid = records.back().job().uid();
       bundles.push_back({maker.Bundle(uid, std::string(static_cast<std::size_t>(i), 'a')),
                          maker.Bundle(uid, std::string(static_cast<std::size_t>(i % 50), 'b'))});
@@ -602,6 +603,9 @@ class JobStorePressureTest : public QObject {
     const JobStoreStats stats = store.stats();
     QCOMPARE(stats.records, count);
     QCOMPARE(stats.result_bytes + stats.spilled_bytes, bytes);
+    // A record that was made up for a result has no tenant at first.
+    QCOMPARE(store.BytesOf("films") + store.BytesOf("games") + store.BytesOf(""), bytes);
+    QVERIFY(store.BytesOf("films") > 0 && store.BytesOf("games") > 0);
     QCOMPARE(stats.results + stats.spilled_results, results);
     QCOMPARE(static_cast<std::int64_t>(served.size()), results - held);
     // A day later nothing is left.
@@ -613,6 +617,7 @@ class JobStorePressureTest : public QObject {
     QCOMPARE(after.records, 0);
     QCOMPARE(after.result_bytes, 0);
     QCOMPARE(after.spilled_bytes, 0);
+    for (const char* tenant : {"films", "games", ""}) QCOMPARE(store.BytesOf(tenant), 0);
     QCOMPARE(after.results + after.spilled_results, 0);
     QCOMPARE(after.fetched_tombstones + after.expired_tombstones + after.deleted_tombstones, 0);
     QCOMPARE(served.size(), std::size_t{0});

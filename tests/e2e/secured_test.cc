@@ -40,6 +40,44 @@ class SecuredTest : public QObject {
     QVERIFY(cluster.Down());
   }
 
+  void AFullTenant_IsRefused_UntilItDeletes() {
+    const ClusterUnderTest cluster;
+    QVERIFY(cluster.Up());
+    const QString folder = QString::fromStdString(cluster.Path("ci"));
+    QCOMPARE(cluster
+                 .Run({"token", "create", "--name", "ci", "--tenant", "films", "--scope", "submit",
+                       "--quota", "bytes=1K"})
+                 .exit_code,
+             0);
+    QCOMPARE(testing::RunProgram(
+                 ONEPIECE_BINARY_DIR "/bin/onepiece",
+                 {"cert", "create-client", "ci", "--tenant", "films", "--scope",
+                  "submit,read-own,cancel-own", "--ca-dir",
+                  QString::fromStdString(cluster.Path("data/identity")), "--out", folder})
+                 .exit_code,
+             0);
+    const QStringList as_ci = {"--identity", folder, "--json"};
+    const QStringList submit =
+        QStringList{"submit", "--prompt", "a red circle moving right", "--steps", "1"} + as_ci;
+    const auto submitted = [&] { return cluster.Run(submit + QStringList{"--wait"}); };
+    QVERIFY(Eventually(std::chrono::seconds(20), [&] { return submitted().exit_code == 0; }));
+    QVERIFY(
+        Eventually(std::chrono::seconds(20), [&] { return cluster.Run(submit).exit_code != 0; }));
+    const Outcome full = cluster.Run(submit);
+    QVERIFY2(full.Says("QUOTA_EXCEEDED") && full.Says("stored_bytes"), full.err.c_str());
+    // Others have room.
+    Serve(cluster);
+    for (const json& job : cluster.Run(QStringList{"jobs"} + as_ci).Document()["jobs"]) {
+      QCOMPARE(
+          cluster.Run(QStringList{"delete", QString::fromStdString(job.value("uid", ""))} + as_ci)
+              .exit_code,
+          0);
+    }
+    const Outcome again = submitted();
+    QVERIFY2(again.exit_code == 0, again.err.c_str());
+    QVERIFY(cluster.Down());
+  }
+
  private:
   /// Returns the UID of a job that succeeded.
   static std::string Serve(const ClusterUnderTest& cluster) {

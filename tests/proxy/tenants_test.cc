@@ -190,6 +190,24 @@ class TenantsTest : public QObject {
     QVERIFY(known.ok() && known->uid().empty());
   }
 
+  void AProxyThatIsLeftAlone_GrantsTheWholeQuota() {
+    SecuredCluster cluster;
+    v1::Tenant& films = *cluster.table.add_tenants();
+    films.set_name("films");
+    films.mutable_quota()->set_jobs_in_flight(2);
+    const auto client = cluster.ClientOf("films", kAllOwn);
+    QVERIFY(rpc::Call(*client, &Stub::SubmitJob, Request(), 15s).ok());
+    // The other half is the other proxy's.
+    QCOMPARE(Reason(rpc::Call(*client, &Stub::SubmitJob, Request(), 15s).status()),
+             std::string("QUOTA_EXCEEDED"));
+    cluster.ChangeTable([](v1::RoutingTable& table) {
+      while (table.proxies_size() > 1) table.mutable_proxies()->RemoveLast();
+    });
+    QVERIFY(rpc::Call(*client, &Stub::SubmitJob, Request(), 15s).ok());
+    QCOMPARE(Reason(rpc::Call(*client, &Stub::SubmitJob, Request(), 15s).status()),
+             std::string("QUOTA_EXCEEDED"));
+  }
+
   void ATokenOfOneApplication_IsForNoOther() {
     SecuredCluster cluster;
     const auto all = cluster.ClientOf("films", kAllOwn);
