@@ -297,7 +297,7 @@ class GuiAppIdentityTest : public QObject {
     QCOMPARE(dialog.result(), static_cast<int>(QDialog::Accepted));
     const Connection made = dialog.connection();
     const std::string& file = made.credentials.token_file;
-    QCOMPARE(*contexts::ReadToken(file), token);
+    QCOMPARE(contexts::ReadToken(file).value_or(""), token);
     // Neither the settings nor the dialog has it.
     QVERIFY(Field(dialog, "token")->text().isEmpty());
     SettingsFile settings = SettingsFile::Load(folder_->filePath(QStringLiteral("settings.json")));
@@ -315,7 +315,7 @@ class GuiAppIdentityTest : public QObject {
     edit.accept();
     QVERIFY(!QFile::exists(QString::fromStdString(file)));
     const std::string other = edit.connection().credentials.token_file;
-    QCOMPARE(*contexts::ReadToken(other), token);
+    QCOMPARE(contexts::ReadToken(other).value_or(""), token);
     LocalCluster local(folder_->path());
     ConnectionsDialog list({edit.connection()}, ContextsPath(), local, nullptr);
     Button(list, "&Remove")->click();
