@@ -164,6 +164,21 @@ class GuiAppIdentityTest : public QObject {
     QTRY_VERIFY_WITH_TIMEOUT(Enabled(window, "rebalance.apply"), kAnswerMs);
   }
 
+  void NoAnswer_IsAskedForAgain() {
+    FakeCluster cluster;
+    cluster.SetUp(1);
+    cluster.SetMe(Me("ann", {"read"}));
+    // The client does not repeat this by itself.
+    cluster.Refuse("WhoAmI", {grpc::StatusCode::FAILED_PRECONDITION, "not now"});
+    TestWindow window;
+    window->Connect(To(cluster));
+    // It asks when following begins, perhaps when the connection is there, and then again.
+    QTRY_VERIFY_WITH_TIMEOUT(cluster.calls("WhoAmI") >= 3, kAnswerMs);
+    QVERIFY(!Lock(window)->isVisible());
+    cluster.Refuse("WhoAmI", grpc::Status::OK);
+    QTRY_VERIFY_WITH_TIMEOUT(Lock(window)->isVisible(), kAnswerMs);
+  }
+
   void MissingScope_DisablesAndIsNamed() {
     FakeCluster cluster;
     SetUpForCi(cluster);
