@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
 #include "cluster/rpc/channel.h"
+#include "cluster/rpc/replicas.h"
 #include "cluster/session/board.h"
 #include "cluster/session/session.h"
 

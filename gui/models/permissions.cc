@@ -6,6 +6,7 @@
 
 #include "cluster/base/check.h"
 #include "cluster/identity/scope.h"
+#include "cluster/identity/subject.h"
 #include "cluster/rpc/access_rules.h"
 #include "cluster/rpc/caller.h"
 #include "gui/models/format.h"
@@ -72,7 +73,8 @@ QString WhyForbidden(const v1::WhoAmIResponse& me, std::string_view method) {
 QString WhyNotTheirs(const v1::WhoAmIResponse& me, const std::string& tenant) {
   if (CallerOf(me).MayChange(tenant)) return {};
   return Tr("A job of the tenant %1 needs the scope operate; %2 of the tenant %3 has %4")
-      .arg(SafeText(tenant, 40), NameOf(me), SafeText(me.tenant(), 40), ScopesOf(me));
+      .arg(SafeText(tenant.empty() ? identity::kDefaultTenant : tenant, 40), NameOf(me),
+           SafeText(me.tenant(), 40), ScopesOf(me));
 }
 
 bool AreNodesHidden(const session::Snapshot& snapshot) {

@@ -164,6 +164,21 @@ class GuiAppIdentityTest : public QObject {
     QTRY_VERIFY_WITH_TIMEOUT(Enabled(window, "rebalance.apply"), kAnswerMs);
   }
 
+  void NoAnswer_IsAskedForAgain() {
+    FakeCluster cluster;
+    cluster.SetUp(1);
+    cluster.SetMe(Me("ann", {"read"}));
+    // The client does not repeat this by itself.
+    cluster.Refuse("WhoAmI", {grpc::StatusCode::FAILED_PRECONDITION, "not now"});
+    TestWindow window;
+    window->Connect(To(cluster));
+    // It asks when following begins, perhaps when the connection is there, and then again.
+    QTRY_VERIFY_WITH_TIMEOUT(cluster.calls("WhoAmI") >= 3, kAnswerMs);
+    QVERIFY(!Lock(window)->isVisible());
+    cluster.Refuse("WhoAmI", grpc::Status::OK);
+    QTRY_VERIFY_WITH_TIMEOUT(Lock(window)->isVisible(), kAnswerMs);
+  }
+
   void MissingScope_DisablesAndIsNamed() {
     FakeCluster cluster;
     SetUpForCi(cluster);
@@ -297,7 +312,7 @@ class GuiAppIdentityTest : public QObject {
     QCOMPARE(dialog.result(), static_cast<int>(QDialog::Accepted));
     const Connection made = dialog.connection();
     const std::string& file = made.credentials.token_file;
-    QCOMPARE(*contexts::ReadToken(file), token);
+    QCOMPARE(contexts::ReadToken(file).value_or(""), token);
     // Neither the settings nor the dialog has it.
     QVERIFY(Field(dialog, "token")->text().isEmpty());
     SettingsFile settings = SettingsFile::Load(folder_->filePath(QStringLiteral("settings.json")));
@@ -315,7 +330,7 @@ class GuiAppIdentityTest : public QObject {
     edit.accept();
     QVERIFY(!QFile::exists(QString::fromStdString(file)));
     const std::string other = edit.connection().credentials.token_file;
-    QCOMPARE(*contexts::ReadToken(other), token);
+    QCOMPARE(contexts::ReadToken(other).value_or(""), token);
     LocalCluster local(folder_->path());
     ConnectionsDialog list({edit.connection()}, ContextsPath(), local, nullptr);
     Button(list, "&Remove")->click();

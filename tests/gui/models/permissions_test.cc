@@ -102,6 +102,7 @@ class GuiModelsPermissionsTest : public QObject {
     QCOMPARE(WhyNotTheirs(Principal({QStringLiteral("cancel-own")}), "films"), QString());
     const QString why = WhyNotTheirs(Principal({QStringLiteral("cancel-own")}), "games");
     QVERIFY2(why.contains(u"games") && why.contains(u"operate"), qPrintable(why));
+    QVERIFY(WhyNotTheirs(Principal({QStringLiteral("cancel-own")}), "").contains(u"default"));
     QCOMPARE(WhyNotTheirs(Principal({QStringLiteral("operate")}), "games"), QString());
   }
 
