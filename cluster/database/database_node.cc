@@ -148,15 +148,17 @@ DatabaseNode::DatabaseNode(const node::ClusterView& view, DatabaseNodeOptions op
               .keep = [this](const ResultBundle& bundle, message::Kind kind,
                              const std::string& sender) { return Write(bundle, kind, sender); }},
           clock, rpc::StreamGuardOptions(), options_.read_only)) {
-  inbox_->SetDoor(options_.door);
-  service_->SetDoor(options_.door);
-  if (options_.door != nullptr) {
-    quotas_.emplace(*options_.door, options_.copies,
-                    [this] { return view_.routing()->table().databases_size(); });
-    service_->SetQuotas(&*quotas_);
-  }
+  if (options_.door != nullptr) SetDoor(*options_.door);
   metrics_.OnScrape([this] { ExportMetrics(); });
   service_->OnDescribe([this](v1::Database& database) { Describe(database); });
+}
+
+void DatabaseNode::SetDoor(const rpc::Door& door) {
+  inbox_->SetDoor(&door);
+  service_->SetDoor(&door);
+  quotas_.emplace(door, options_.copies,
+                  [this] { return view_.routing()->table().databases_size(); });
+  service_->SetQuotas(&*quotas_);
 }
 
 void DatabaseNode::Describe(v1::Database& database) const {

@@ -112,6 +112,7 @@ class DatabaseNode {
   absl::StatusOr<StoreOutcome> StoreInRoom(const ResultBundle& bundle, message::Kind kind,
                                            bool hold, bool tried_again);
   void ExportMetrics();
+  void SetDoor(const rpc::Door& door);
   void Describe(v1::Database& database) const;
   void ExportDiskMetrics();
 

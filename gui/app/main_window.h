@@ -86,6 +86,7 @@ class MainWindow : public QMainWindow {
   QWidget* MakeWelcome();
   QWidget* MakeTour();
   void AddCommands();
+  void AddLayoutCommands();
   void AddPageCommands();
   void MakeMenus();
   void Restore();

@@ -92,6 +92,19 @@ void MainWindow::AddCommands() {
     pages_->currentWidget()->setFocus();
   });
   add("pane.next", tr("Next pane"), "F6", [this] { CyclePane(); });
+  add("help", tr("Help on this page"), "F1", [this] { RunHelp(); });
+  add("shortcuts", tr("Shortcuts"), "?", [this] { RunHelp(); });
+  add("tour", tr("Show the tour"), "", [this] {
+    show_tour_step_(0);
+    tour_->show();
+  });
+}
+
+void MainWindow::AddLayoutCommands() {
+  const auto add = [this](const char* id, const QString& title, const char* shortcut,
+                          std::function<void()> run) {
+    commands_->Add({QLatin1String(id), title, {}, QLatin1String(shortcut), false, std::move(run)});
+  };
   add("fullscreen", tr("Full screen"), "F11",
       [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
   add("layout.operate", tr("Layout: Operate"), "", [this] { SetPreset(Preset::kOperate); });
@@ -99,12 +112,6 @@ void MainWindow::AddCommands() {
       [this] { SetPreset(Preset::kInvestigate); });
   add("layout.wall", tr("Layout: Wall"), "", [this] { SetPreset(Preset::kWall); });
   add("layout.reset", tr("Reset layout"), "", [this] { SetPreset(Preset::kOperate); });
-  add("help", tr("Help on this page"), "F1", [this] { RunHelp(); });
-  add("shortcuts", tr("Shortcuts"), "?", [this] { RunHelp(); });
-  add("tour", tr("Show the tour"), "", [this] {
-    show_tour_step_(0);
-    tour_->show();
-  });
 }
 
 void MainWindow::AddPageCommands() {

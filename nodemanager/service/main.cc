@@ -160,16 +160,21 @@ ControllerOptions OptionsOf(const v1::NodeManagerConfig& config,
   return options;
 }
 
+absl::StatusOr<AuditFile> OpenAuditFile(const v1::NodeManagerConfig& config) {
+  return AuditFile::Open({.path = config.node().data_dir() + "/audit.jsonl"});
+}
+
 absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& workflows,
                  const std::vector<paxos::Seat>& seats, service::Host& host) {
   base::Clock& clock = base::SystemClock();
   if (host.door() != nullptr) ONEPIECE_RETURN_IF_ERROR(TakeClusterId(*host.door(), config));
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
                             ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
-  prometheus::Histogram& commits = CommitHistogram(host.metrics());
   ControllerOptions controlled = OptionsOf(config, workflows);
   controlled.cluster_id = [&] { return log->cluster_id(); };
-  controlled.on_commit = [&](base::Duration took) { commits.Observe(base::ToSeconds(took)); };
+  controlled.on_commit = [&commits = CommitHistogram(host.metrics())](base::Duration took) {
+    commits.Observe(base::ToSeconds(took));
+  };
   Controller controller(*log, clock, std::move(controlled));
   log->OnRole([&](bool) { controller.OnRole(); });
   const auto tell_health = [&host](ReplicaFitness fitness) {
@@ -197,8 +202,7 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   IdentityService identities(controller, keeper,
                              {.door = host.door(), .read_only = read_only, .addresses = addresses});
   if (host.door() != nullptr) consensus.SetSealKey([&] { return keeper.SealKey(); });
-  ONEPIECE_ASSIGN_OR_RETURN(AuditFile audit,
-                            AuditFile::Open({.path = config.node().data_dir() + "/audit.jsonl"}));
+  ONEPIECE_ASSIGN_OR_RETURN(AuditFile audit, OpenAuditFile(config));
   ExportMetrics(controller, service, *log, host.metrics());
   // Services come before the log: replicas that begin a group ask each other's ConsensusService
   // first.

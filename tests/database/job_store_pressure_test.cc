@@ -603,7 +603,6 @@ class JobStorePressureTest : public QObject {
     const JobStoreStats stats = store.stats();
     QCOMPARE(stats.records, count);
     QCOMPARE(stats.result_bytes + stats.spilled_bytes, bytes);
-    // A record that was made up for a result has no tenant at first.
     QCOMPARE(store.BytesOf("films") + store.BytesOf("games") + store.BytesOf(""), bytes);
     QVERIFY(store.BytesOf("films") > 0 && store.BytesOf("games") > 0);
     QCOMPARE(stats.results + stats.spilled_results, results);

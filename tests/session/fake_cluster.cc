@@ -26,6 +26,7 @@
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "onepiece/v1/ring.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/session/fake_state.h"
 
 namespace onepiece::testing {
 namespace {
@@ -34,95 +35,10 @@ using grpc::ServerContext;
 using grpc::Status;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll(20);  // A handler notices within this time that its caller has left.
 constexpr milliseconds kHeartbeat(1000);
 constexpr std::size_t kMaxLines = 1000;
 
-Status Error(absl::StatusCode code, std::string_view reason, std::string_view message) {
-  return rpc::ToGrpc(base::MakeError(code, reason, message));
-}
-
-/// Sorts the newest job first.
-using JobKey = std::pair<std::int64_t, std::string>;
-JobKey KeyOf(const v1::Job& job) {
-  return {-(job.create_time().seconds() * 1'000'000'000 + job.create_time().nanos()), job.uid()};
-}
-
 std::string UidOf(const std::string& name) { return name.substr(name.find('/') + 1); }
-
-/// What the services answer.
-struct State {
-  v1::Cluster cluster;
-  std::vector<v1::ClusterEvent> changes;  // Changes of `cluster`, by revision.
-  std::uint64_t telling = 0;              // Grows when every watcher must begin anew.
-  std::map<JobKey, v1::Job> jobs;
-  std::map<std::string, JobKey> job_keys;
-  FakePlans plans;
-  std::deque<v1::AuditEntry> audit;  // Newest first.
-  v1::RingHealth ring;
-  v1::Database database;
-  v1::ReplicaStatus replica;
-  std::deque<v1::LogLine> lines;
-  std::map<std::string, int> calls;
-  std::map<std::string, Status> refusals;  // By method.
-  std::map<std::string, std::string> results;
-  std::map<std::string, v1::GetJobTraceResponse> traces;
-  std::vector<v1::SubmitJobRequest> submitted;
-  int submit_answers_lost = 0;
-  std::map<std::string, std::string> user_agents;
-  bool hang = false, read_only = false, telemetry = true, stopping = false;
-  base::Duration skew{};
-  Status refusal;
-  std::optional<v1::WhoAmIResponse> me;
-
-  [[nodiscard]] std::int64_t NowMs() const {
-    return base::ToUnixMs(base::SystemClock().WallNow() + skew);
-  }
-};
-
-/// The state that all services share.
-struct SharedState {
-  base::Mutex mutex;
-  base::CondVar changed;
-  State state ABSL_GUARDED_BY(mutex);
-
-  void Changed() { changed.NotifyAll(); }
-  /// Waits until `ready` or the end of the call. Returns false when the call is over.
-  /// REQUIRES: `lock` holds mutex.
-  bool Wait(base::MutexLock& lock, ServerContext& context, base::MonotonicTime until,
-            const std::function<bool()>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    base::Clock& clock = base::SystemClock();
-    while (!state.stopping && !context.IsCancelled()) {
-      if (!state.hang && (ready() || clock.Now() >= until)) return true;
-      clock.WaitUntil(changed, lock, {}, clock.Now() + kPoll, [] { return false; });
-    }
-    return false;
-  }
-  /// Begins a call: it counts the call and applies the faults, which come before any answer.
-  Status BeginCall(base::MutexLock& lock, ServerContext& context, const std::string& method,
-                   bool changes_something = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    ++state.calls[method];
-    const auto agent = context.client_metadata().find("user-agent");
-    if (agent != context.client_metadata().end()) {
-      state.user_agents[method].assign(agent->second.data(), agent->second.size());
-    }
-    if (!Wait(lock, context, base::SystemClock().Now(), [] { return true; }))
-      return {grpc::StatusCode::UNAVAILABLE, "the server goes away"};
-    if (!state.refusal.ok()) return state.refusal;
-    if (const auto at = state.refusals.find(method); at != state.refusals.end()) return at->second;
-    if (changes_something && state.read_only)
-      return Error(absl::StatusCode::kPermissionDenied, "READ_ONLY", "this server is read-only");
-    return Status::OK;
-  }
-};
-
-// Begins the handler of a call, which goes on with `lock` and `state`.
-#define BEGIN_CALL(method, ...)                                                                 \
-  base::MutexLock lock(shared.mutex);                                                           \
-  [[maybe_unused]] State& state = shared.state;                                                 \
-  if (const Status begun = shared.BeginCall(lock, *context, method __VA_OPT__(, ) __VA_ARGS__); \
-      !begun.ok())                                                                              \
-  return begun
 
 struct Manager final : v1::NodeManagerService::Service {
   explicit Manager(SharedState& the_state) : shared(the_state) {}
@@ -385,7 +301,8 @@ struct Proxy final : v1::GenerationService::Service {
         if (!writer->Write(job)) return Status::CANCELLED;
         if (job.state() >= v1::Job::SUCCEEDED) return Status::OK;
       }
-      if (!shared.Wait(lock, *context, base::SystemClock().Now() + kPoll, [] { return false; }))
+      if (!shared.Wait(lock, *context, base::SystemClock().Now() + SharedState::kLook,
+                       [] { return false; }))
         return Status::CANCELLED;
     }
   }
