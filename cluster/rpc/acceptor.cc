@@ -200,9 +200,9 @@ void Acceptor::Take(int listener, int fd, const sockaddr_storage& peer) {
     close(fd);
     if (!say) return;
     spdlog::warn("op=refuse_connection from={} reason={}", origin.name,
-                 verdict == Verdict::kTooMany   ? "TOO_MANY_CONNECTIONS"
+                 verdict == Verdict::kTooMany  ? "TOO_MANY_CONNECTIONS"
                  : verdict == Verdict::kNoRoom ? "NO_DESCRIPTORS"
-                                                : "TOO_MANY_CONNECTIONS_PER_S");
+                                               : "TOO_MANY_CONNECTIONS_PER_S");
     return;
   }
   // As gRPC sets sockets of its own.

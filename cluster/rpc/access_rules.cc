@@ -79,6 +79,7 @@ absl::StatusOr<AccessRules> AccessRules::Of(const std::vector<std::string>& serv
       const google::protobuf::MethodDescriptor& method = *service->method(i);
       if (!method.options().HasExtension(v1::access)) return NoRule(method.full_name());
       ONEPIECE_ASSIGN_OR_RETURN(AccessRule rule, RuleOf(method.options().GetExtension(v1::access)));
+      rule.is_stream = method.server_streaming();
       rules.rules_.emplace(absl::StrCat("/", name, "/", method.name()), rule);
     }
   }

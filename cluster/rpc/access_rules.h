@@ -18,6 +18,7 @@ struct AccessRule {
   bool any_node = false;
   identity::RoleSet roles;
   identity::ScopeSet scopes;  ///< One of them is enough.
+  bool is_stream = false;     ///< Of answers. It may stay under way for long.
 };
 
 /// Errors: UNAUTHENTICATED (NO_CREDENTIALS), PERMISSION_DENIED (WRONG_ROLE, MISSING_SCOPE, which

@@ -9,8 +9,8 @@
 
 namespace onepiece::rpc {
 
-/// Entries by name. When the table is full, entries that say nothing (Entry::IsIdle(now)) make room.
-/// If none does, all further names share one entry. The caller synchronises.
+/// Entries by name. When the table is full, entries that say nothing (Entry::IsIdle(now)) make
+/// room. If none does, all further names share one entry. The caller synchronises.
 template <typename Entry>
 class BoundedTable {
  public:

@@ -25,17 +25,31 @@ class CallerLimits {
  public:
   static constexpr double kCallsPerS = 1000, kCallsBurst = 2000;
   static constexpr int kCallsUnderWay = 1000;
+  /// Of those that are no streams. Each holds a thread, and these are half of
+  /// ServerOptions::max_threads.
+  static constexpr int kUnaryUnderWay = 128;
+  /// Of a caller that shows nothing, on one connection. Its calls are answered at once.
+  static constexpr int kStrangersCallsUnderWay = 10;
   static constexpr std::size_t kMaxCallers = 1 << 16;
 
   explicit CallerLimits(const base::Clock& clock, std::size_t max_callers = kMaxCallers)
-      : clock_(clock), callers_(max_callers) {}
+      : clock_(clock), principals_(max_callers), strangers_(max_callers) {}
 
   void Follow(const v1::CallerLimits& limits);
-  /// Decides about a call that begins.
+  /// Whose call it is.
+  struct Caller {
+    std::string account;       ///< Under which it is counted.
+    std::string name;          ///< What refusals call it.
+    bool is_stranger = false;  ///< It shows nothing; the account is one connection's.
+    bool is_stream = false;    ///< The call is one.
+  };
+  /// Decides about a call whose head has come. From now on it counts as under way, until its
+  /// handler has ended. Nobody tells when a call ends whose request never comes: a principal's is
+  /// forgotten after one or two minutes, a stranger's when its connection has been silent for 10
+  /// minutes.
   ///
   /// Errors: RESOURCE_EXHAUSTED (TOO_MANY_CALLS, TOO_MANY_CALLS_UNDER_WAY), which says what to do.
-  /// They call the caller `shown`.
-  absl::Status Admit(const std::string& caller, const std::string& shown);
+  absl::Status Admit(const Caller& caller);
 
   /// A call that is under way, until it is destroyed. It may be empty.
   ///
@@ -55,29 +69,41 @@ class CallerLimits {
 
    private:
     friend class CallerLimits;
-    UnderWay(CallerLimits& limits, std::string caller)
-        : limits_(&limits), caller_(std::move(caller)) {}
+    UnderWay(CallerLimits& limits, Caller caller) : limits_(&limits), caller_(std::move(caller)) {}
     CallerLimits* limits_ = nullptr;
-    std::string caller_;  // Empty: it is among the others of the table.
+    Caller caller_;  // Without an account: it is among the others of the table.
   };
-  /// Counts a call whose handler begins. Calls that begin in one moment may be a few more than the
-  /// limit, because Admit() came before.
-  [[nodiscard]] UnderWay Begin(const std::string& caller);
+  /// The handler of an admitted call begins.
+  [[nodiscard]] UnderWay Begin(const Caller& caller);
 
   [[nodiscard]] std::int64_t refused() const { return refused_.load(); }
 
  private:
+  struct Calls {
+    std::int64_t running = 0;              // Their handlers do.
+    std::int64_t waiting = 0, waited = 0;  // For their requests: since Account::turned, and before.
+    [[nodiscard]] std::int64_t sum() const { return running + waiting + waited; }
+    void BeginOne();
+  };
   struct Account {
     TokenBucket bucket;
-    std::int64_t under_way = 0;
+    Calls streams, others;
+    base::MonotonicTime turned = base::MonotonicTime::min();
     base::MonotonicTime next_say = base::MonotonicTime::min();
-    [[nodiscard]] bool IsIdle(base::MonotonicTime now) const {
-      return under_way == 0 && bucket.IsFull(now);
-    }
+    Calls& Of(bool is_stream) { return is_stream ? streams : others; }
+    [[nodiscard]] std::int64_t calls() const { return streams.sum() + others.sum(); }
+    [[nodiscard]] bool IsIdle(base::MonotonicTime now) const;
+    /// Forgets who has waited too long.
+    void Turn(bool is_stranger, base::MonotonicTime now);
   };
+  using Accounts = BoundedTable<Account>;
   absl::Status Refuse(Account& account, std::string_view reason, const std::string& message,
                       base::MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(const std::string& caller);
+  void End(const Caller& caller);
+  // Strangers have a table of their own, so that they never take the principals' places.
+  Accounts& AccountsOf(bool is_stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return is_stranger ? strangers_ : principals_;
+  }
 
   const base::Clock& clock_;
   std::atomic<std::int64_t> refused_{0};
@@ -85,7 +111,7 @@ class CallerLimits {
   double calls_per_s_ ABSL_GUARDED_BY(mutex_) = kCallsPerS;
   double calls_burst_ ABSL_GUARDED_BY(mutex_) = kCallsBurst;
   int calls_under_way_ ABSL_GUARDED_BY(mutex_) = kCallsUnderWay;
-  BoundedTable<Account> callers_ ABSL_GUARDED_BY(mutex_);
+  Accounts principals_ ABSL_GUARDED_BY(mutex_), strangers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace onepiece::rpc

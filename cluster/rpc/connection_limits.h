@@ -22,8 +22,8 @@ namespace onepiece::rpc {
 
 /// Where a connection comes from.
 struct Origin {
-  /// What is counted together: an IPv4 address, or the first 64 bits of an IPv6 one, because whoever
-  /// has one address there has them all.
+  /// What is counted together: an IPv4 address, or the first 64 bits of an IPv6 one, because
+  /// whoever has one address there has them all.
   std::string name;
   bool loopback = false;
 };
@@ -106,7 +106,7 @@ class ConnectionLimits {
   const Options options_;
   std::array<std::atomic<std::int64_t>, 4> refused_{};  // By verdict.
   base::Mutex mutex_;
-  int connections_ ABSL_GUARDED_BY(mutex_) = 0;       // 0: not configured.
+  int connections_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: not configured.
   double connections_per_s_ ABSL_GUARDED_BY(mutex_) = 0;
   BoundedTable<Holder> origins_ ABSL_GUARDED_BY(mutex_);
   // By descriptor. There are never more than the process may have.

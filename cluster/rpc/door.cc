@@ -1,5 +1,7 @@
 #include "cluster/rpc/door.h"
 
+#include <spdlog/spdlog.h>
+
 #include <functional>
 #include <map>
 #include <optional>
@@ -10,7 +12,9 @@
 #include "cluster/identity/certificate.h"
 #include "cluster/identity/token.h"
 #include "cluster/identity/trust_bundle.h"
+#include "cluster/rpc/answer_guard.h"
 #include "cluster/rpc/limits.h"
+#include "cluster/rpc/refusal_log.h"
 #include "cluster/rpc/status.h"
 #include "grpcpp/security/auth_context.h"
 #include "grpcpp/security/auth_metadata_processor.h"
@@ -43,6 +47,22 @@ grpc::Status Refusal(const absl::Status& why) {
           base::GetReason(why).reason + ": " + base::Message(why)};
 }
 
+/// Whom the limits count the call of `caller` for: a principal, else the connection. None for
+/// nodes, which may call as they like.
+std::optional<CallerLimits::Caller> CountedAs(const Caller& caller, bool is_stream,
+                                              const grpc::AuthContext& connection) {
+  if (caller.node() != nullptr || caller.insecure()) return std::nullopt;
+  CallerLimits::Caller counted{
+      .account = caller.name(), .name = caller.name(), .is_stream = is_stream};
+  if (caller.principal() != nullptr) return counted;
+  counted.is_stranger = true;
+  // gRPC does not tell a call's address here. The connection's properties live as long as it does,
+  // so where they are tells one from the other; a later one may get the account of an ended one.
+  if (auto any = connection.begin(); any != connection.end())
+    counted.account = std::to_string(reinterpret_cast<std::uintptr_t>((*any).second.data()));
+  return counted;
+}
+
 class Processor final : public grpc::AuthMetadataProcessor {
  public:
   explicit Processor(Door& door) : door_(door) {}
@@ -54,55 +74,75 @@ class Processor final : public grpc::AuthMetadataProcessor {
     const absl::StatusOr<Caller> caller =
         door_.Identify(CertificateOf(*context),
                        token == metadata.end() ? std::string_view() : View(token->second));
-    if (!caller.ok()) return Refusal(caller.status());
-    if (const auto name = Door::CountedAs(*caller, *context)) {
-      const absl::Status admitted = door_.limits().calls.Admit(*name, caller->name());
-      if (!admitted.ok()) return Refusal(admitted);
-    }
-    const absl::Status allowed =
-        door_.Check(path == metadata.end() ? std::string_view() : View(path->second), *caller);
-    return allowed.ok() ? grpc::Status::OK : Refusal(allowed);
+    const std::string_view method =
+        path == metadata.end() ? std::string_view() : View(path->second);
+    const absl::Status judged = caller.ok() ? Judge(*caller, method, *context) : caller.status();
+    if (judged.ok()) return grpc::Status::OK;
+    const std::optional<std::string> line =
+        log_.Line(caller.ok() ? caller->name() : "unknown", method, base::GetReason(judged).reason,
+                  base::SystemClock().Now());
+    if (line.has_value()) spdlog::warn("{}", *line);
+    return Refusal(judged);
   }
 
  private:
+  absl::Status Judge(const Caller& caller, std::string_view method,
+                     const grpc::AuthContext& connection) {
+    ONEPIECE_RETURN_IF_ERROR(door_.Check(method, caller));
+    const auto counted = CountedAs(caller, door_.IsStream(method), connection);
+    return counted.has_value() ? door_.limits().calls.Admit(*counted) : absl::OkStatus();
+  }
+
   Door& door_;
+  RefusalLog log_;
 };
 
-/// Counts one call from its handler's beginning until gRPC is done with it. The processor cannot:
+/// One call from its handler's beginning until gRPC is done with it. The processor cannot count it:
 /// nobody tells it when a call ends.
 class CountedCall final : public grpc::experimental::Interceptor {
  public:
-  CountedCall(Door& door, grpc::experimental::ServerRpcInfo& info) : door_(door), info_(info) {}
+  CountedCall(Door& door, AnswerGuard& guard, grpc::experimental::ServerRpcInfo& info)
+      : door_(door), guard_(guard), info_(info) {}
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    if (!begun_) {
-      begun_ = true;
-      // Only now does the context know the call: gRPC makes interceptors earlier.
-      const grpc::ServerContextBase& context = *info_.server_context();
-      if (const auto connection = context.auth_context(); connection != nullptr) {
-        if (const auto name = Door::CountedAs(door_.CallerOf(context), *connection))
-          under_way_ = door_.limits().calls.Begin(*name);
-      }
-    }
+    if (!begun_) Begin();
+    using Hook = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Hook::PRE_SEND_STATUS) && !answer_.has_value())
+      answer_.emplace(guard_, *info_.server_context());
     methods->Proceed();
   }
 
  private:
+  // Not the constructor's: gRPC makes interceptors before the context knows its call.
+  void Begin() {
+    begun_ = true;
+    const grpc::ServerContextBase& context = *info_.server_context();
+    const auto connection = context.auth_context();
+    if (connection == nullptr) return;
+    const bool is_stream = door_.IsStream(info_.method());
+    if (const auto counted = CountedAs(door_.CallerOf(context), is_stream, *connection))
+      under_way_ = door_.limits().calls.Begin(*counted);
+  }
+
   Door& door_;
+  AnswerGuard& guard_;
   grpc::experimental::ServerRpcInfo& info_;
   bool begun_ = false;
   CallerLimits::UnderWay under_way_;
+  std::optional<AnswerGuard::Answer> answer_;
 };
 
+/// gRPC's, which destroys it after the last call.
 class Counter final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Counter(Door& door) : door_(door) {}
+  Counter(Door& door, base::Duration answer_limit) : door_(door), guard_(answer_limit) {}
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    return new CountedCall(door_, *info);  // gRPC's.
+    return new CountedCall(door_, guard_, *info);  // gRPC's.
   }
 
  private:
   Door& door_;
+  AnswerGuard guard_;
 };
 
 }  // namespace
@@ -135,7 +175,10 @@ struct Door::Cache {
 };
 
 Door::Door(std::string cluster, const base::Clock& clock)
-    : cluster_(std::move(cluster)), clock_(clock), cache_(std::make_unique<Cache>()), limits_(std::make_unique<Limits>(clock)) {}
+    : cluster_(std::move(cluster)),
+      clock_(clock),
+      cache_(std::make_unique<Cache>()),
+      limits_(std::make_unique<Limits>(clock)) {}
 
 Door::~Door() = default;
 
@@ -233,6 +276,11 @@ absl::Status Door::Check(std::string_view path, const Caller& caller) const {
   return CheckAccess(*rule, caller);
 }
 
+bool Door::IsStream(std::string_view path) const {
+  const AccessRule* rule = rules_.Find(path);
+  return rule != nullptr && rule->is_stream;
+}
+
 Caller Door::CallerOf(const grpc::ServerContextBase& context) const {
   const auto& metadata = context.client_metadata();
   const auto token = metadata.find(kAuthorization);
@@ -246,20 +294,9 @@ std::shared_ptr<grpc::AuthMetadataProcessor> Door::MakeProcessor() {
   return std::make_shared<Processor>(*this);
 }
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Door::MakeCounter() {
-  return std::make_unique<Counter>(*this);
-}
-
-std::optional<std::string> Door::CountedAs(const Caller& caller,
-                                           const grpc::AuthContext& connection) {
-  if (caller.node() != nullptr || caller.insecure()) return std::nullopt;
-  if (caller.principal() != nullptr) return caller.name();
-  // gRPC does not tell a call's address here. The connection's properties live as long as it does,
-  // so where they are tells one from the other; a later one may get the account of an ended one.
-  auto any = connection.begin();
-  if (any == connection.end()) return caller.name();
-  return caller.name() + "/" +
-         std::to_string(reinterpret_cast<std::uintptr_t>((*any).second.data()));
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> Door::MakeCounter(
+    base::Duration answer_limit) {
+  return std::make_unique<Counter>(*this, answer_limit);
 }
 
 Caller CallerOf(const Door* door, const grpc::ServerContextBase& context) {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +18,6 @@
 #include "onepiece/v1/identity.pb.h"
 
 namespace grpc {
-class AuthContext;
 class AuthMetadataProcessor;
 class ServerContextBase;
 namespace experimental {
@@ -71,6 +69,8 @@ class Door {
   ///
   /// Errors: those of CheckAccess(), UNIMPLEMENTED (METHOD_UNKNOWN).
   [[nodiscard]] absl::Status Check(std::string_view path, const Caller& caller) const;
+  /// Whether the method answers with a stream. False for methods that there are not.
+  [[nodiscard]] bool IsStream(std::string_view path) const;
   /// Who makes the call of this context, which has passed the door. Nobody when the caller's
   /// certificate or token ended meanwhile.
   [[nodiscard]] Caller CallerOf(const grpc::ServerContextBase& context) const;
@@ -84,12 +84,10 @@ class Door {
   void SetRules(AccessRules rules) { rules_ = std::move(rules); }
   /// What gRPC asks about each call. It borrows this door.
   [[nodiscard]] std::shared_ptr<grpc::AuthMetadataProcessor> MakeProcessor();
-  /// Counts the calls that are under way. It borrows this door.
-  [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCounter();
-  /// The name under which the limits count the calls of `caller`: a principal's own, else that of
-  /// its connection. None for nodes, which may call as they like.
-  [[nodiscard]] static std::optional<std::string> CountedAs(const Caller& caller,
-                                                            const grpc::AuthContext& connection);
+  /// Counts the calls that are under way, and ends those whose answer is not taken for
+  /// `answer_limit`. It borrows this door.
+  [[nodiscard]] std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeCounter(
+      base::Duration answer_limit);
 
  private:
   struct Table;

@@ -173,15 +173,15 @@ absl::Status Server::Guard(grpc::ServerBuilder& builder, absl::Status& rules) {
   options_.credentials->SetAuthMetadataProcessor(door.MakeProcessor());
   builder.SetOption(std::make_unique<RulesOption>(door, rules));
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(door.MakeCounter());
+  interceptors.push_back(door.MakeCounter(base::Scaled(options_.answer_limit)));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   // A connection goes on showing the certificate that it began with. Clients get new ones long
   // before that ends, and must connect again to show them. Calls under way are not disturbed.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(kConnectionAge));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(kIdleLimit));
   ONEPIECE_ASSIGN_OR_RETURN(const HostPort where, Split(options_.listen));
-  ONEPIECE_ASSIGN_OR_RETURN(
-      acceptor_, Acceptor::Listen(where.host, where.port, door.limits().connections));
+  ONEPIECE_ASSIGN_OR_RETURN(acceptor_,
+                            Acceptor::Listen(where.host, where.port, door.limits().connections));
   using From = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   hand_over_ =
       builder.experimental().AddExternalConnectionAcceptor(From::FROM_FD, options_.credentials);

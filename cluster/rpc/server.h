@@ -36,6 +36,8 @@ struct ServerOptions {
   /// RESOURCE_EXHAUSTED.
   int max_threads = 256;
   base::Duration keepalive = std::chrono::seconds(10);  ///< Silence before a ping. Scaled.
+  /// With a door, a call ends when its client does not take the answer for so long. Scaled.
+  base::Duration answer_limit = std::chrono::seconds(30);
   /// TLS (tls.h). Null: the server is insecure, and everybody may do everything.
   std::shared_ptr<grpc::ServerCredentials> credentials;
   /// Judges each call, and says which connections are taken. Borrowed. Set when `credentials` are,
@@ -84,8 +86,8 @@ class Server {
   void Shutdown(base::Duration grace);
 
  private:
-  /// Puts the door in front: its rules, its judgement of each call, and sockets of which it says who
-  /// is let in. `rules` gets what came of the rules when the server is built.
+  /// Puts the door in front: its rules, its judgement of each call, and sockets of which it says
+  /// who is let in. `rules` gets what came of the rules when the server is built.
   absl::Status Guard(grpc::ServerBuilder& builder, absl::Status& rules);
 
   ServerOptions options_;

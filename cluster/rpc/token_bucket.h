@@ -8,11 +8,12 @@
 
 namespace onepiece::rpc {
 
-/// A token bucket that is full at first. Rate and burst come with each call, so that they may change
-/// at any time. A value type; the caller synchronises.
+/// A token bucket that is full at first. Rate and burst come with each call, so that they may
+/// change at any time. A value type; the caller synchronises.
 class TokenBucket {
  public:
-  /// Takes a token, and returns zero. An empty bucket gives none: returns how long until it has one.
+  /// Takes a token, and returns zero. An empty bucket gives none: returns how long until it has
+  /// one.
   ///
   /// REQUIRES: `per_s` and `burst` are above 0.
   base::Duration Take(double per_s, double burst, base::MonotonicTime now) {

@@ -21,7 +21,8 @@
 namespace onepiece::telemetry {
 namespace {
 
-// A client that sends or takes nothing holds a thread, so there are two, and it may do so not for long.
+// A client that sends or takes nothing holds a thread, so there are two, and it may do so not for
+// long.
 constexpr char kThreads[] = "2", kRequestLimitMs[] = "3000";
 
 double CpuSeconds() {

@@ -55,16 +55,18 @@ constexpr char kDisasters[] = "all_disks_lost,majority_lost";
 /// What the fourth one does to certificates and tokens, which nobody may notice.
 constexpr char kLifecycle[] = "rotate_ca,revoke_bystander";
 constexpr int kLargestKib = 200 << 10;
+constexpr int kOutsiderLargestKib = 1 << 10;  // So that what grows is not the load.
 constexpr int kCancelPercent = 6;
 constexpr int kNotHere = 4;  // The run's exit code where a fault needs root or a package.
 
-testing::Outcome RunLedger(const QStringList& arguments, double its_minutes) {
+testing::Outcome RunLedger(const QStringList& arguments, double its_minutes,
+                           int largest_kib = kLargestKib) {
   const unsigned seed = std::random_device{}();
   qInfo("seed %u", seed);
   return testing::RunProgram(ONEPIECE_BINARY_DIR "/tests/onepiece_ledger_run",
                              arguments + QStringList{"--json", "--seed", QString::number(seed),
                                                      "--minutes", QString::number(its_minutes),
-                                                     "--largest-kib", QString::number(kLargestKib)},
+                                                     "--largest-kib", QString::number(largest_kib)},
                              static_cast<int>(its_minutes * 60) + 600);
 }
 
@@ -103,6 +105,29 @@ class LedgerChaosTest : public QObject {
       QCOMPARE(report.value("given_again", -1), 0);
       QCOMPARE(report["refused"], nlohmann::json::object());
     }
+  }
+
+  // Half an hour with ONEPIECE_LONG=1. How much slower the honest clients were is reported, and not
+  // judged: the outsider shares their processors.
+  void AnOutsiderOnEveryPort_CostsNoWord_AndLittleMemory() {
+    const bool is_long = qEnvironmentVariableIntValue("ONEPIECE_LONG") != 0;
+    const testing::Outcome run =
+        RunLedger({"--faults", "none", "--outsider"}, is_long ? 30 : 0.5, kOutsiderLargestKib);
+    const nlohmann::json report = run.Document();
+    QVERIFY2(report.is_object(), run.err.c_str());
+    qInfo("%s", report.dump(1).c_str());
+    QVERIFY2(run.exit_code == 0, run.err.c_str());
+    const nlohmann::json& attacks = report["attacks"];
+    for (const char* attack : {"flood", "half_hello", "silent", "replay", "fuzz", "slow_read",
+                               "slow_write", "slow_scrape", "call_flood"})
+      QVERIFY2(attacks.contains(attack), attack);
+    QVERIFY(attacks["flood"].value("connected", 0) > 0);
+    // A recorded session opens none.
+    QCOMPARE(
+        attacks["replay"].value("no answer", 0) + attacks["replay"].value("ended by the server", 0),
+        attacks["replay"].value("sent", -1));
+    // None was left out: every process that ran all the while says how large it is.
+    QCOMPARE(report["resident_mib"].size(), std::size_t{11});
   }
 
   // The tests below hold the run itself to its word: a sound cluster, and what it could hide.

@@ -75,7 +75,9 @@ absl::Status HurtWithOutsider(const RunOptions& options, const Cluster& cluster,
   report.attacks = outsider.attacks();
   const local::ClusterState ended = cluster.State();
   for (const auto& [node, bytes] : ResidentBytesOf(cluster)) {
-    const auto same = [node = node](const local::ProcessRecord& one) { return one.node_id == node; };
+    const auto same = [node = node](const local::ProcessRecord& one) {
+      return one.node_id == node;
+    };
     const auto then = std::ranges::find_if(began.processes, same);
     const auto now = std::ranges::find_if(ended.processes, same);
     if (then == began.processes.end() || then->process.pid != now->process.pid) continue;

@@ -24,9 +24,9 @@ constexpr Milliseconds kLookPeriod(1000);
 // What loopback addresses are held to. Honest processes share 127.0.0.1, and need some of it.
 constexpr std::pair<const char*, int> kSetLimits[] = {
     {"connections", 500}, {"connections_per_s", 200}, {"calls_per_s", 500}, {"calls_burst", 500}};
-constexpr int kFloodPerS = 10'000;    // As far as the machine goes.
-constexpr std::size_t kHeldMost = 600;  // Connections that say nothing; above the limit.
-constexpr std::size_t kSlowMost = 20;   // Sessions that read or write slowly.
+constexpr int kFloodPerS = 10'000;       // As far as the machine goes.
+constexpr std::size_t kHeldMost = 600;   // Connections that say nothing; above the limit.
+constexpr std::size_t kSlowMost = 20;    // Sessions that read or write slowly.
 constexpr std::uint32_t kStreams = 500;  // Calls of a slow session.
 constexpr Milliseconds kPause(5), kSip(20), kSession(8000);
 constexpr std::uint32_t kTinyWindow = 1, kWindow = 65535;
@@ -40,9 +40,14 @@ absl::StatusOr<std::string> RunVerb(const Cluster& cluster, const QStringList& a
                               QString::fromStdString(cluster.folder() + "/data")},
       kVerbSeconds);
   if (outcome.exit_code == 0) return outcome.out;
-  return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_OUTSIDER",
-                         absl::StrCat(arguments.join(' ').toStdString(), ": ", outcome.out,
-                                      outcome.err));
+  return base::MakeError(
+      absl::StatusCode::kFailedPrecondition, "NO_OUTSIDER",
+      absl::StrCat(arguments.join(' ').toStdString(), ": ", outcome.out, outcome.err));
+}
+
+std::string NameOfAnswer(const absl::Status& status) {
+  const std::string reason = base::GetReason(status).reason;
+  return reason.empty() ? absl::StatusCodeToString(status.code()) : reason;
 }
 
 }  // namespace
@@ -191,9 +196,8 @@ struct Outsider::Attack {
         line->Send("x");
         (void)line->Read(1, Milliseconds(0));
       }
-      Count("ended by the server",
-            static_cast<std::int64_t>(
-                std::erase_if(lines, [](const auto& line) { return !line->is_open(); })));
+      Count("ended by the server", static_cast<std::int64_t>(std::erase_if(
+                                       lines, [](const auto& line) { return !line->is_open(); })));
       Pause(Milliseconds(200));
     }
   }
@@ -201,8 +205,8 @@ struct Outsider::Attack {
   // A principal that calls as often as it can.
   void CallFlood() {
     const local::ClusterState state = outsider.cluster_.State();
-    const auto credentials = rpc::MakeTokenCredentials(
-        state.identity + "/ca.pem", outsider.token_, state.cluster_id, base::SystemClock());
+    const auto credentials = rpc::MakeTokenCredentials(state.identity + "/ca.pem", outsider.token_,
+                                                       state.cluster_id, base::SystemClock());
     if (!credentials.ok()) {
       Count(credentials.status().ToString());
       return;
@@ -219,7 +223,7 @@ struct Outsider::Attack {
       for (int i = 0; i < 5000 && Goes(); ++i) {
         const auto answer = rpc::Call(*stub, &v1::GenerationService::Stub::GetJob, request,
                                       std::chrono::seconds(1));
-        Count(answer.ok() ? "ok" : base::GetReason(answer.status()).reason);
+        Count(answer.ok() ? "ok" : NameOfAnswer(answer.status()));
         if (absl::IsUnavailable(answer.status())) break;
       }
     }
@@ -259,11 +263,11 @@ absl::Status Outsider::Start() {
       {"call_flood", &Attack::CallFlood}};
   int number = 0;
   for (const auto& [name, run] : all) {
-    threads_.emplace_back(
-        [this, name = std::string(name), run = run, number = ++number](const std::stop_token& stop) {
-          Attack attack(*this, name, number, stop);
-          run(attack);
-        });
+    threads_.emplace_back([this, name = std::string(name), run = run,
+                           number = ++number](const std::stop_token& stop) {
+      Attack attack(*this, name, number, stop);
+      run(attack);
+    });
   }
   return absl::OkStatus();
 }

@@ -125,8 +125,7 @@ struct TlsLine::Session {
   }
   void Feed(std::size_t most, Milliseconds limit) {
     const std::string bytes = line.Read(most, limit);
-    if (!bytes.empty())
-      BIO_write(SSL_get_rbio(ssl), bytes.data(), static_cast<int>(bytes.size()));
+    if (!bytes.empty()) BIO_write(SSL_get_rbio(ssl), bytes.data(), static_cast<int>(bytes.size()));
   }
 
   Line line;
@@ -202,8 +201,9 @@ std::string CallBody(std::uint32_t stream) {
 }
 
 std::string WrongFrame(Dice& dice) {
-  std::string frame = Frame(static_cast<std::uint8_t>(dice() % 12), static_cast<std::uint8_t>(dice()),
-                            static_cast<std::uint32_t>(dice() % 9), RandomBytes(dice, 300));
+  std::string frame =
+      Frame(static_cast<std::uint8_t>(dice() % 12), static_cast<std::uint8_t>(dice()),
+            static_cast<std::uint32_t>(dice() % 9), RandomBytes(dice, 300));
   // Every other frame has a length, a type or a stream that does not go with the rest.
   if (dice() % 2 == 0) frame[dice() % 9] = static_cast<char>(dice());
   return frame;

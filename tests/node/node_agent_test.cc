@@ -387,11 +387,11 @@ class NodeAgentTest : public QObject {
     manager_->TellLimits(limits);
     int asked = 0;
     QVERIFY(testing::Eventually(seconds(10), [&] {
-      const std::string caller = "caller" + std::to_string(asked++);
+      const rpc::CallerLimits::Caller caller{.account = "caller" + std::to_string(asked++)};
       for (int i = 0; i < 10; ++i) {
-        if (!door.limits().calls.Admit(caller, caller).ok()) return false;
+        if (!door.limits().calls.Admit(caller).ok()) return false;
       }
-      return !door.limits().calls.Admit(caller, caller).ok();
+      return !door.limits().calls.Admit(caller).ok();
     }));
   }
 

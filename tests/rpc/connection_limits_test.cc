@@ -81,7 +81,8 @@ class ConnectionLimitsTest : public QObject {
     QVERIFY(From("2001:db8:1:2::").name != From("2001:db8:1:3::").name);
     for (const char* loopback : {"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"})
       QVERIFY2(From(loopback).loopback, loopback);
-    for (const char* other : {"128.0.0.1", "::2", "10.0.0.1"}) QVERIFY2(!From(other).loopback, other);
+    for (const char* other : {"128.0.0.1", "::2", "10.0.0.1"})
+      QVERIFY2(!From(other).loopback, other);
   }
 
   void AFlood_IsHeldToTheRate_AndHurtsNoOtherAddress() {

@@ -9,7 +9,8 @@
 
 #include <QTemporaryDir>
 #include <QtTest>
-#include <cerrno>
+#include <atomic>
+#include <thread>
 
 #include "cluster/identity/token.h"
 #include "cluster/rpc/channel.h"
@@ -18,11 +19,12 @@
 #include "cluster/rpc/status.h"
 #include "cluster/rpc/tls.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_credentials_options.h"
 #include "onepiece/v1/generation.grpc.pb.h"
-#include "onepiece/v1/telemetry.grpc.pb.h"
+#include "onepiece/v1/identity.grpc.pb.h"
 #include "tests/eventually.h"
 #include "tests/identities.h"
 #include "tests/reason.h"
@@ -37,7 +39,12 @@ constexpr char kPirates[] = "pirates";
 
 class Jobs final : public v1::GenerationService::Service {
  public:
-  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override {
+  // "large" is more than a client's window takes.
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                      v1::Job* job) override {
+    while (request->name() == "held" && held)
+      if (!base::SystemClock().Pause(stopping, std::chrono::milliseconds(5))) break;
+    if (request->name() == "large") job->set_uid(std::string(4 << 20, 'x'));
     return grpc::Status::OK;
   }
   // Goes on until its caller leaves.
@@ -49,6 +56,7 @@ class Jobs final : public v1::GenerationService::Service {
     return grpc::Status::OK;
   }
   std::stop_token stopping;
+  std::atomic<bool> held = false;  ///< GetJob of "held" waits.
 };
 
 /// A plain TCP connection of the address `from` to a port of this host.
@@ -128,10 +136,10 @@ class LimitsTest : public QObject {
     });
     const auto stranger = ConnectStranger(), other = ConnectStranger();
     absl::Status last;
-    for (int i = 0; i < 100 && Reason(last) != "TOO_MANY_CALLS"; ++i) last = Get(*stranger);
+    for (int i = 0; i < 100 && Reason(last) != "TOO_MANY_CALLS"; ++i) last = Join(stranger);
     QCOMPARE(Reason(last), std::string("TOO_MANY_CALLS"));
     QVERIFY2(base::Message(last).starts_with("nobody makes more"), last.ToString().c_str());
-    QVERIFY(Reason(Get(*other)) != "TOO_MANY_CALLS");
+    QVERIFY(absl::IsUnimplemented(Join(other)));
   }
 
   void Streams_CountAsUnderWay_UntilTheyEnd() {
@@ -152,6 +160,56 @@ class LimitsTest : public QObject {
     QVERIFY(testing::Eventually(seconds(10), [&] { return Get(*ci).ok(); }));
     for (const auto& context : contexts) context->TryCancel();
     for (std::size_t i = 1; i < streams.size(); ++i) (void)streams[i]->Finish();
+  }
+
+  // In a synchronous handler they would hold a thread each, for as long as the client answers
+  // pings.
+  void AnswersThatAreNotTaken_EndTheirCalls() {
+    Follow([](v1::CallerLimits& limits) { limits.set_calls_under_way(10); });
+    const auto ci = Connect("ci");
+    grpc::GenericStub unread(channels_.back());
+    std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+    std::vector<std::unique_ptr<grpc::GenericClientAsyncReaderWriter>> calls;
+    grpc::CompletionQueue queue;
+    const auto wait = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    const grpc::Slice large("\x0a\x05large");  // GetJobRequest.name.
+    for (int i = 0; i < 10; ++i) {
+      contexts.push_back(std::make_unique<grpc::ClientContext>());
+      SetTimeout(*contexts.back(), seconds(120));
+      calls.push_back(unread.PrepareCall(contexts.back().get(),
+                                         "/onepiece.v1.GenerationService/GetJob", &queue));
+      calls.back()->StartCall(nullptr);
+      QVERIFY(wait());
+      calls.back()->WriteLast(grpc::ByteBuffer(&large, 1), {}, nullptr);
+      QVERIFY(wait());  // Nobody asks for the answer.
+    }
+    QVERIFY(testing::Eventually(seconds(20), [&] { return !Get(*ci).ok(); }));
+    QVERIFY(testing::Eventually(seconds(20), [&] { return Get(*ci).ok(); }));
+    calls.clear();
+    contexts.clear();
+  }
+
+  // Such calls hold a thread each, and others need some too.
+  void CallsThatAreNoStreams_HaveHalfOfTheThreads() {
+    jobs_.held = true;
+    const auto ci = Connect("ci"), eve = Connect("eve");
+    std::atomic<int> refused = 0, ended = 0;
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < CallerLimits::kUnaryUnderWay + 20; ++i) {
+      threads.emplace_back([&] {
+        const absl::Status status = Get(*ci, "held");
+        refused += Reason(status) == "TOO_MANY_CALLS_UNDER_WAY";
+        ++ended;
+      });
+    }
+    QVERIFY(testing::Eventually(seconds(20), [&] { return refused == 20; }));
+    QCOMPARE(ended.load(), 20);
+    QVERIFY(Get(*eve).ok());
+    jobs_.held = false;
   }
 
   void AnAddressAtItsLimit_IsClosedAtOnce_AndOthersAreServed() {
@@ -212,15 +270,16 @@ class LimitsTest : public QObject {
   }
   ServerOptions Options(const std::string& listen, Door& door) {
     return {.listen = listen,
-            .credentials = *MakeServerCredentials({.folder = Folder("node")},
-                                                  Clients::kAlsoWithoutCertificate,
-                                                  base::SystemClock()),
+            .answer_limit = std::chrono::milliseconds(500),
+            .credentials = *MakeServerCredentials(
+                {.folder = Folder("node")}, Clients::kAlsoWithoutCertificate, base::SystemClock()),
             .door = &door};
   }
   void Start(const std::string& listen) {
     server_ = std::make_unique<Server>(Options(listen, *door_));
     jobs_.stopping = server_->stopping();
     server_->AddService(jobs_);
+    server_->AddService(identity_);
     const auto port = server_->Start();
     QVERIFY2(port.ok(), port.status().ToString().c_str());
     port_ = *port;
@@ -234,19 +293,19 @@ class LimitsTest : public QObject {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     SetTlsArguments(arguments);
-    channels_.push_back(grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), credentials,
-                                                  arguments));
+    channels_.push_back(
+        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), credentials, arguments));
     return v1::GenerationService::NewStub(channels_.back());
   }
   std::unique_ptr<Stub> Connect(const std::string& name) {
     authority_.SavePrincipal(Folder(name), name, {identity::Scope::kReadOwn});
-    return StubOn(*MakeChannelCredentials({.folder = Folder(name), .name = name},
-                                          base::SystemClock()));
+    return StubOn(
+        *MakeChannelCredentials({.folder = Folder(name), .name = name}, base::SystemClock()));
   }
   std::unique_ptr<Stub> ConnectNode() {
     return StubOn(*MakeChannelCredentials({.folder = Folder("node")}, base::SystemClock()));
   }
-  std::unique_ptr<Stub> ConnectStranger() {
+  std::shared_ptr<grpc::Channel> ConnectStranger() {
     grpc::experimental::TlsChannelCredentialsOptions options;
     options.set_certificate_provider(
         std::make_shared<grpc::experimental::StaticDataCertificateProvider>(
@@ -254,16 +313,24 @@ class LimitsTest : public QObject {
     options.watch_root_certs();
     options.set_verify_server_certs(true);
     options.set_check_call_host(false);
-    return StubOn(grpc::experimental::TlsCredentials(options));
+    (void)StubOn(grpc::experimental::TlsCredentials(options));
+    return channels_.back();
   }
-  static absl::Status Get(Stub& stub) {
-    return Call(stub, &Stub::GetJob, v1::GetJobRequest(), seconds(20)).status();
+  static absl::Status Join(const std::shared_ptr<grpc::Channel>& channel) {
+    const auto stub = v1::IdentityService::NewStub(channel);
+    return Call(*stub, &v1::IdentityService::Stub::Join, v1::JoinRequest(), seconds(20)).status();
+  }
+  static absl::Status Get(Stub& stub, const std::string& name = "") {
+    v1::GetJobRequest request;
+    request.set_name(name);
+    return Call(stub, &Stub::GetJob, request, seconds(60)).status();
   }
 
   const QTemporaryDir temp_;
   const testing::TestAuthority authority_{kPirates};
   std::unique_ptr<Door> door_;
   Jobs jobs_;
+  v1::IdentityService::Service identity_;
   std::unique_ptr<Server> server_;
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
   int port_ = 0;

@@ -51,8 +51,8 @@ class MetricsTest : public QObject {
     QVERIFY(address.ok());
     QTcpSocket silent[3];
     for (QTcpSocket& socket : silent) {
-      socket.connectToHost("127.0.0.1",
-                           QString::fromStdString(address->substr(address->rfind(':') + 1)).toUShort());
+      socket.connectToHost(
+          "127.0.0.1", QString::fromStdString(address->substr(address->rfind(':') + 1)).toUShort());
       QVERIFY(socket.waitForConnected(kWaitMs));
     }
     QVERIFY(Scrape(*address).contains("onepiece_build_info{"));
