@@ -149,8 +149,12 @@ absl::Status TakeClusterId(const rpc::Door& door, v1::NodeManagerConfig& config)
 
 // What the controller needs of the configuration.
 ControllerOptions OptionsOf(const v1::NodeManagerConfig& config,
-                            const std::vector<v1::Workflow>& workflows) {
+                            const std::vector<v1::Workflow>& workflows,
+                            telemetry::Metrics& metrics) {
   ControllerOptions options;
+  options.on_commit = [&commits = CommitHistogram(metrics)](base::Duration took) {
+    commits.Observe(base::ToSeconds(took));
+  };
   options.report_interval = base::Scaled(std::chrono::milliseconds(config.report_interval_ms()));
   options.dead_after = base::Scaled(std::chrono::milliseconds(config.dead_after_ms()));
   options.forget_after = base::Scaled(std::chrono::seconds(config.forget_after_s()));
@@ -170,11 +174,8 @@ absl::Status Run(v1::NodeManagerConfig config, const std::vector<v1::Workflow>& 
   if (host.door() != nullptr) ONEPIECE_RETURN_IF_ERROR(TakeClusterId(*host.door(), config));
   ONEPIECE_ASSIGN_OR_RETURN(const std::unique_ptr<ReplicatedLog> log,
                             ReplicatedLog::Open(LogOptions(config, seats, host.metrics()), clock));
-  ControllerOptions controlled = OptionsOf(config, workflows);
+  ControllerOptions controlled = OptionsOf(config, workflows, host.metrics());
   controlled.cluster_id = [&] { return log->cluster_id(); };
-  controlled.on_commit = [&commits = CommitHistogram(host.metrics())](base::Duration took) {
-    commits.Observe(base::ToSeconds(took));
-  };
   Controller controller(*log, clock, std::move(controlled));
   log->OnRole([&](bool) { controller.OnRole(); });
   const auto tell_health = [&host](ReplicaFitness fitness) {

@@ -34,7 +34,7 @@ inline const QVector<RealTime>& RealTimes() {
       {"tests/rdma_vm/produce.cc", 2, "a ring that another machine empties was full"},
       {"tests/ring/process_test.cc", 1, "a ring that another process empties was full"},
       {"tests/ring/recovery_time_test.cc", 3, "measures the real time until processes recover"},
-      {"tests/session/fake_cluster.cc", 1,
+      {"tests/session/fake_state.h", 1,
        "looks whether gRPC has cancelled a call, which tells nobody"},
   };
   return places;
