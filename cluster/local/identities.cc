@@ -106,6 +106,7 @@ absl::Status PrepareIdentities(const ClusterPlan& plan, const DataDir& dir, base
 
 void PrepareCalls() {
   rpc::RequireTls13();
+  rpc::PollInBackground();
   rpc::SilenceGrpcLog();
 }
 

@@ -97,6 +97,8 @@ void RequireTls13() {
   std::call_once(once, [] { setenv("GRPC_SSL_CIPHER_SUITES", "PSK-AES128-GCM-SHA256", 1); });
 }
 
+void PollInBackground() { setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100", 0); }
+
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& options, Clients clients, const base::Clock& clock) {
   RequireTls13();

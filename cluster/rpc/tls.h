@@ -56,6 +56,13 @@ enum class Clients {
 /// of its own.
 void RequireTls13();
 
+/// Makes gRPC look after this process's connections ten times a second, also while no call waits
+/// for an answer. A server's threads do that anyway. Elsewhere gRPC does it once in 5 s, and a
+/// channel whose last attempt failed fails calls at once: a program that only asks again and again
+/// would never come to the end of a handshake, which takes several looks. A program calls it before
+/// it starts threads, because it changes the environment.
+void PollInBackground();
+
 /// Makes the credentials of a server. The files must be good now; later they may be replaced, by
 /// better ones of the same cluster.
 ///

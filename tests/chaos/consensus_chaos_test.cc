@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cluster/base/ids.h"
+#include "cluster/rpc/tls.h"
 #include "tests/chaos/group.h"
 #include "tests/chaos/hosts.h"
 #include "tests/chaos/load.h"
@@ -53,6 +54,10 @@ json Summary(std::vector<double> values) {
 
 class ConsensusChaosTest : public QObject {
   Q_OBJECT
+ public:
+  // It asks again and again, and nobody else in this process looks after its connections.
+  static void initMain() { rpc::PollInBackground(); }
+
  private Q_SLOTS:
   void initTestCase() {
     std::string why;
