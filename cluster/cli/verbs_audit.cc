@@ -6,6 +6,7 @@
 #include "cluster/cli/plan_output.h"
 #include "cluster/cli/time_arguments.h"
 #include "cluster/cli/verbs.h"
+#include "cluster/telemetry/audit_document.h"
 
 namespace onepiece::cli {
 namespace {
@@ -16,17 +17,6 @@ struct AuditArguments {
 };
 
 constexpr int kMaxAuditLines = 100'000;
-
-Json AuditDocument(const v1::AuditEntry& entry) {
-  return {{"revision", entry.revision()},
-          {"time_unix_ms", entry.time_unix_ms()},
-          {"action", entry.action()},
-          {"subject", entry.subject()},
-          {"detail", entry.detail()},
-          {"caller", entry.caller()},
-          {"caller_address", entry.caller_address()},
-          {"answer", entry.answer()}};
-}
 
 int RunAuditLog(const Context& context, client::Client& client, const AuditArguments& arguments) {
   const auto since_ms = ParseSinceUnixMs(arguments.since);
@@ -44,7 +34,7 @@ int RunAuditLog(const Context& context, client::Client& client, const AuditArgum
       // Newest first, so the rest is older too.
       if (entry.time_unix_ms() < *since_ms) older = true;
       if (older) break;
-      document["entries"].push_back(AuditDocument(entry));
+      document["entries"].push_back(telemetry::AuditDocument(entry));
       rows.push_back({TimeText(entry.time_unix_ms()), absl::StrCat(entry.revision()),
                       entry.caller(), entry.caller_address(), entry.action(), entry.subject(),
                       entry.answer(), entry.detail()});

@@ -130,22 +130,21 @@ std::string NextStep(const v1::AuthorityStatus& status) {
 }
 
 /// `renewed`: the identity that went along; empty for none.
-int PrintAuthority(const Context& context, const absl::StatusOr<v1::AuthorityStatus>& status,
-                   const std::string& renewed = {}) {
-  if (!status.ok()) return context.Fail(status.status());
-  const std::string& next = status->next_fingerprint();
+int PrintAuthority(const Context& context, const v1::AuthorityStatus& status,
+                   const std::string& renewed) {
+  const std::string& next = status.next_fingerprint();
   context.Print(
-      {{"fingerprint", status->fingerprint()},
-       {"not_after_unix_ms", status->not_after_unix_ms()},
+      {{"fingerprint", status.fingerprint()},
+       {"not_after_unix_ms", status.not_after_unix_ms()},
        {"next_fingerprint", next.empty() ? Json(nullptr) : Json(next)},
-       {"rotation", RotationName(status->rotation())},
+       {"rotation", RotationName(status.rotation())},
        {"renewed", renewed.empty() ? Json(nullptr) : Json(renewed)},
        {"waiting_for",
-        std::vector<std::string>(status->waiting_for().begin(), status->waiting_for().end())}},
-      absl::StrCat("signs        ", status->fingerprint(), "\n", "until        ",
-                   TimeText(status->not_after_unix_ms()), "\n",
+        std::vector<std::string>(status.waiting_for().begin(), status.waiting_for().end())}},
+      absl::StrCat("signs        ", status.fingerprint(), "\n", "until        ",
+                   TimeText(status.not_after_unix_ms()), "\n",
                    next.empty() ? "" : absl::StrCat("other CA     ", next, "\n"), "rotation     ",
-                   RotationName(status->rotation()), ": ", NextStep(*status), "\n",
+                   RotationName(status.rotation()), ": ", NextStep(status), "\n",
                    renewed.empty() ? "" : absl::StrCat("renewed      ", renewed, "\n")));
   return terminal::kOk;
 }
@@ -158,19 +157,21 @@ int RunRotate(const Context& context, client::Client& client, const IssuedArgume
   // Whoever takes the steps follows them, as nodes do, or would not believe the nodes after the
   // next one.
   const absl::StatusOr<local::ClusterState> cluster = context.FindCluster();
-  const std::string folder = cluster.ok() ? cluster->identity : "";
-  if (folder.empty()) return PrintAuthority(context, status);
-  const absl::Status renewed = Renew(client, folder).status();
-  if (renewed.ok()) return PrintAuthority(context, status, folder);
-  std::cerr << "onepiece: the cluster took the step, but the identity in " << folder
-            << " was not renewed: " << base::Message(renewed) << ": run `onepiece cert renew "
-            << folder << "`\n";
-  return PrintAuthority(context, status);
+  std::string folder = cluster.ok() ? cluster->identity : "";
+  if (const auto renewed = folder.empty() ? absl::OkStatus() : Renew(client, folder).status();
+      !renewed.ok()) {
+    std::cerr << "onepiece: the cluster took the step, but the identity in " << folder
+              << " was not renewed: " << base::Message(renewed) << ": run `onepiece cert renew "
+              << folder << "`\n";
+    folder.clear();
+  }
+  return PrintAuthority(context, *status, folder);
 }
 
 int RunShowAuthority(const Context& context, client::Client& client,
                      const IssuedArguments& /*arguments*/) {
-  return PrintAuthority(context, client.GetAuthority());
+  const absl::StatusOr<v1::AuthorityStatus> status = client.GetAuthority();
+  return status.ok() ? PrintAuthority(context, *status, "") : context.Fail(status.status());
 }
 
 }  // namespace

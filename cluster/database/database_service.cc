@@ -167,10 +167,11 @@ grpc::Status DatabaseService::CreateJob(grpc::ServerContext*, const v1::CreateJo
 }
 
 absl::StatusOr<v1::CreateJobResponse> DatabaseService::Create(const v1::JobRecord& record) {
-  // Whoever repeats a call is told of the job that it has, whatever is stored since.
-  if (quotas_ != nullptr && !store_.Get(record.job().uid()).ok()) {
+  if (quotas_ != nullptr) {
     const std::string& tenant = record.job().tenant();
-    ONEPIECE_RETURN_IF_ERROR(quotas_->Check(tenant, store_.BytesOf(tenant)));
+    const absl::Status room = quotas_->Check(tenant, store_.BytesOf(tenant));
+    // Whoever repeats a call is told of the job that it has, whatever is stored since.
+    if (!room.ok() && !store_.Get(record.job().uid()).ok()) return room;
   }
   return store_.Create(record);
 }

@@ -10,7 +10,6 @@
 namespace onepiece::database {
 
 std::int64_t StorageQuotas::PartOf(const std::string& tenant) const {
-  const int databases = std::max(1, databases_());
   const base::MutexLock lock(mutex_);
   if (const std::uint64_t epoch = door_.epoch(); epoch != epoch_) {
     quotas_.clear();
@@ -21,6 +20,7 @@ std::int64_t StorageQuotas::PartOf(const std::string& tenant) const {
   }
   const auto found = quotas_.find(tenant);
   if (found == quotas_.end()) return 0;
+  const int databases = std::max(1, databases_());
   return std::max<std::int64_t>(1, found->second / databases * std::min(copies_, databases));
 }
 

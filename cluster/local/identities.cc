@@ -97,8 +97,8 @@ absl::Status PrepareIdentities(const ClusterPlan& plan, const DataDir& dir, base
     ONEPIECE_ASSIGN_OR_RETURN(const identity::Subject subject, SubjectOf(node, plan.cluster_id));
     const std::string& folder = node.node->identity();
     ONEPIECE_RETURN_IF_ERROR(EnsureIdentity(folder, identity::kNodeName, subject, authority, now));
-    // An earlier run's may be another CA's.
-    if (&node == &plan.nodes.front())
+    // It has none yet, or an earlier run's, of another CA.
+    if (&node == &plan.nodes.front() && !identity::LoadAuthority(folder).ok())
       ONEPIECE_RETURN_IF_ERROR(identity::SaveAuthorityKey(folder, authority));
   }
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cluster/base/check.h"
+#include "cluster/base/host_port.h"
 #include "cluster/base/status.h"
 #include "cluster/rpc/acceptor.h"
 #include "cluster/rpc/door.h"
@@ -43,26 +44,14 @@ constexpr base::Duration kPeerSilence = std::chrono::seconds(5);
 constexpr int kMaxStreams = 1 << 14;
 constexpr std::size_t kMaxMemoryBytes = std::size_t{512} << 20;
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-// Splits "host:port" or "[v6]:port".
-absl::StatusOr<HostPort> Split(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
-  if (colon == std::string::npos || host.empty() || colon + 1 == address.size()) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
-                           "'" + address + "' is not host:port", {{"address", address}});
-  }
-  return HostPort{host, address.substr(colon + 1)};
+absl::StatusOr<base::HostPort> Split(const std::string& address) {
+  if (auto parts = base::SplitHostPort(address)) return *std::move(parts);
+  return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+                         "'" + address + "' is not host:port", {{"address", address}});
 }
 
 // gRPC does not say why it cannot listen. This asks the system by trying the same.
-std::string WhyNot(const HostPort& where) {
+std::string WhyNot(const base::HostPort& where) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -179,7 +168,7 @@ absl::Status Server::Guard(grpc::ServerBuilder& builder, absl::Status& rules) {
   // before that ends, and must connect again to show them. Calls under way are not disturbed.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(kConnectionAge));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(kIdleLimit));
-  ONEPIECE_ASSIGN_OR_RETURN(const HostPort where, Split(options_.listen));
+  ONEPIECE_ASSIGN_OR_RETURN(const base::HostPort where, Split(options_.listen));
   ONEPIECE_ASSIGN_OR_RETURN(acceptor_,
                             Acceptor::Listen(where.host, where.port, door.limits().connections));
   using From = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
@@ -191,7 +180,7 @@ absl::Status Server::Guard(grpc::ServerBuilder& builder, absl::Status& rules) {
 absl::StatusOr<int> Server::Start() {
   ONEPIECE_CHECK(server_ == nullptr && !stopping_.stop_requested());
   ONEPIECE_CHECK((options_.credentials == nullptr) == (options_.door == nullptr));
-  ONEPIECE_ASSIGN_OR_RETURN(const HostPort where, Split(options_.listen));
+  ONEPIECE_ASSIGN_OR_RETURN(const base::HostPort where, Split(options_.listen));
   IgnoreMutexOrder();
   InitPluginsOnce();
   grpc::ServerBuilder builder;

@@ -7,11 +7,13 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "cluster/base/clock.h"
+#include "cluster/base/host_port.h"
 #include "cluster/base/status.h"
 #include "cluster/identity/certificate.h"
 #include "cluster/identity/identity_folder.h"
@@ -164,21 +166,22 @@ struct SecureMetrics::Impl {
     response.set_content(metrics.Text(), "text/plain; version=0.0.4");
   }
 
+  /// Returns the port, or a negative number.
+  int Bind(const base::HostPort& where) {
+    const int port = std::atoi(where.port.c_str());
+    if (port == 0) return server.bind_to_any_port(where.host);
+    return server.bind_to_port(where.host, port) ? port : -1;
+  }
   absl::Status Listen(const std::string& wanted) {
-    const std::size_t colon = wanted.rfind(':');
-    std::string host = wanted.substr(0, colon);
-    if (host.starts_with('[')) host = host.substr(1, host.size() - 2);
-    const int port = std::atoi(wanted.c_str() + colon + 1);
-    const int bound = port == 0                         ? server.bind_to_any_port(host)
-                      : server.bind_to_port(host, port) ? port
-                                                        : -1;
+    const std::optional<base::HostPort> where = base::SplitHostPort(wanted);
+    const int bound = where.has_value() ? Bind(*where) : -1;
     if (bound < 0) {
       return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_LISTEN",
                              "cannot serve metrics on " + wanted +
                                  ": the address is not this host's, or another program has it",
                              {{"address", wanted}});
     }
-    address = wanted.substr(0, colon + 1) + std::to_string(bound);
+    address = wanted.substr(0, wanted.rfind(':') + 1) + std::to_string(bound);
     thread = std::thread([this] { server.listen_after_bind(); });
     // stop() does nothing before that.
     while (!server.is_running()) std::this_thread::yield();

@@ -8,12 +8,14 @@
 
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <stop_token>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "cluster/base/check.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/host_port.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "prometheus/text_serializer.h"
@@ -45,13 +47,13 @@ double OpenFiles() {
 
 // Opens a connection to "host:port" and closes it.
 void Connect(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
+  const std::optional<base::HostPort> where = base::SplitHostPort(address);
+  if (!where.has_value()) return;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const std::string host = address.substr(0, colon);
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return;
+  if (getaddrinfo(where->host.c_str(), where->port.c_str(), &hints, &found) != 0) return;
   const int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
                         found->ai_protocol);
   if (fd >= 0) {

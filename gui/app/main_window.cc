@@ -73,7 +73,6 @@ MainWindow::MainWindow(MainWindowOptions options, std::unique_ptr<ShownCluster> 
   MakeBody();
   MakeDocks();
   AddCommands();
-  AddLayoutCommands();
   AddPageCommands();
   commands_->SetShow([this](View* view) { ShowPage(view->id()); });
   const QStringList refused = commands_->SetShortcuts(options_.settings.values.shortcuts);

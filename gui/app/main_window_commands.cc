@@ -33,13 +33,18 @@ QString CliOfPage(const QString& id) {
   return {};
 }
 
+/// Returns a function that adds a command of the window itself.
+auto AdderTo(CommandList& commands) {
+  return [&commands](const char* id, const QString& title, const char* shortcut,
+                     std::function<void()> run) {
+    commands.Add({QLatin1String(id), title, {}, QLatin1String(shortcut), false, std::move(run)});
+  };
+}
+
 }  // namespace
 
 void MainWindow::AddCommands() {
-  const auto add = [this](const char* id, const QString& title, const char* shortcut,
-                          std::function<void()> run) {
-    commands_->Add({QLatin1String(id), title, {}, QLatin1String(shortcut), false, std::move(run)});
-  };
+  const auto add = AdderTo(*commands_);
   add("palette", tr("Find a command…"), "Ctrl+K", [this] { RunPalette(); });
   add("connections", tr("Connections…"), "Ctrl+L", [this] { RunConnections(); });
   add("recording.open", tr("Open recording…"), "Ctrl+O", [this] { RunOpenRecording(); });
@@ -92,6 +97,7 @@ void MainWindow::AddCommands() {
     pages_->currentWidget()->setFocus();
   });
   add("pane.next", tr("Next pane"), "F6", [this] { CyclePane(); });
+  AddLayoutCommands();
   add("help", tr("Help on this page"), "F1", [this] { RunHelp(); });
   add("shortcuts", tr("Shortcuts"), "?", [this] { RunHelp(); });
   add("tour", tr("Show the tour"), "", [this] {
@@ -101,10 +107,7 @@ void MainWindow::AddCommands() {
 }
 
 void MainWindow::AddLayoutCommands() {
-  const auto add = [this](const char* id, const QString& title, const char* shortcut,
-                          std::function<void()> run) {
-    commands_->Add({QLatin1String(id), title, {}, QLatin1String(shortcut), false, std::move(run)});
-  };
+  const auto add = AdderTo(*commands_);
   add("fullscreen", tr("Full screen"), "F11",
       [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
   add("layout.operate", tr("Layout: Operate"), "", [this] { SetPreset(Preset::kOperate); });

@@ -1,22 +1,22 @@
 #include "nodemanager/service/audit_file.h"
 
-#include <fcntl.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <vector>
 
 #include "cluster/base/status.h"
+#include "cluster/telemetry/audit_document.h"
 #include "nodemanager/service/controller.h"
 
 namespace onepiece::nodemanager {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// More than the longest line.
 constexpr std::streamoff kTailBytes = 256 << 10;
@@ -26,20 +26,9 @@ absl::Status CannotWrite(const std::string& why) {
   return base::MakeError(absl::StatusCode::kUnavailable, "CANNOT_WRITE", "the audit file: " + why);
 }
 
-std::string LineOf(const v1::AuditEntry& entry) {
-  const Json line = {{"revision", entry.revision()},
-                     {"time_unix_ms", entry.time_unix_ms()},
-                     {"action", entry.action()},
-                     {"subject", entry.subject()},
-                     {"detail", entry.detail()},
-                     {"caller", entry.caller()},
-                     {"caller_address", entry.caller_address()},
-                     {"answer", entry.answer()}};
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string MissingLine(std::uint64_t after, std::uint64_t before) {
-  return Json{{"missing", true}, {"after_revision", after}, {"before_revision", before}}.dump();
+  const Json line = {{"missing", true}, {"after_revision", after}, {"before_revision", before}};
+  return line.dump();
 }
 
 /// Cuts off what follows the last line end.
@@ -102,28 +91,26 @@ void AuditFile::Note(std::uint64_t revision) {
   revision_ = revision;
 }
 
-AuditFile::Entries AuditFile::NewOf(const Entries& audit) const {
+AuditFile::News AuditFile::NewOf(const Entries& audit) const {
   // Entries of the last revision come first among those that are not older.
   auto first = audit.end();
   while (first != audit.begin() && std::prev(first)->revision() >= revision_) --first;
   for (std::size_t i = 0; i < count_ && first != audit.end() && first->revision() == revision_; ++i)
     ++first;
-  return Entries(first, audit.end());
+  // The state forgets the oldest when it has so many.
+  return {.entries = Entries(first, audit.end()),
+          .whole = audit.size() < StateMachine::kMaxAudit || audit.front().revision() <= revision_};
 }
 
-bool AuditFile::Follows(const Entries& audit) const {
-  return audit.size() < StateMachine::kMaxAudit || audit.front().revision() <= revision_;
-}
-
-absl::Status AuditFile::Append(const Entries& entries, bool whole) {
-  if (entries.empty()) return absl::OkStatus();
+absl::Status AuditFile::Append(const News& news) {
+  if (news.entries.empty()) return absl::OkStatus();
   const auto write = [&](const std::string& line) {
     sink_->log(spdlog::details::log_msg("", spdlog::level::info, line));
   };
   try {
-    if (!whole) write(MissingLine(revision_, entries.front().revision()));
-    for (const v1::AuditEntry& entry : entries) {
-      write(LineOf(entry));
+    if (!news.whole) write(MissingLine(revision_, news.entries.front().revision()));
+    for (const v1::AuditEntry& entry : news.entries) {
+      write(telemetry::AuditDocument(entry).dump(-1, ' ', false, Json::error_handler_t::replace));
       Note(entry.revision());
     }
     sink_->flush();
@@ -139,13 +126,9 @@ std::jthread FollowAudit(const Controller& controller, AuditFile file, base::Clo
         bool failing = false;
         while (!stop.stop_requested()) {
           const std::uint64_t version = controller.version();
-          AuditFile::Entries fresh;
-          bool whole = true;
-          controller.Read([&](const StateMachine& state) {
-            fresh = its_file.NewOf(state.audit());
-            whole = its_file.Follows(state.audit());
-          });
-          const absl::Status status = its_file.Append(fresh, whole);
+          AuditFile::News news;
+          controller.Read([&](const StateMachine& state) { news = its_file.NewOf(state.audit()); });
+          const absl::Status status = its_file.Append(news);
           if (!status.ok() && !failing) spdlog::warn("op=audit_file {}", base::Message(status));
           failing = !status.ok();
           if (failing) {

@@ -43,16 +43,19 @@ class AuditFile {
   /// Errors: UNAVAILABLE (CANNOT_WRITE).
   static absl::StatusOr<AuditFile> Open(AuditFileOptions options);
 
-  /// Of `audit`, which is in order, those that the file does not have.
-  [[nodiscard]] Entries NewOf(const Entries& audit) const;
-  /// Appends what NewOf() returned. `whole`: nothing is missing between the file and `entries`.
+  /// Entries that the file does not have.
+  struct News {
+    Entries entries;
+    bool whole = true;  ///< Nothing is missing between the file and them.
+  };
+  /// `audit` is in order, and may have forgotten its oldest.
+  [[nodiscard]] News NewOf(const Entries& audit) const;
+  /// Appends what NewOf() returned.
   ///
   /// Blocking: writes to the disk, without syncing it.
   /// Errors: UNAVAILABLE (CANNOT_WRITE). The entries that are not in the file come with the next
   /// NewOf() again.
-  absl::Status Append(const Entries& entries, bool whole);
-  /// Whether the first of `audit`, which may have forgotten older ones, follows the file's last.
-  [[nodiscard]] bool Follows(const Entries& audit) const;
+  absl::Status Append(const News& news);
 
  private:
   explicit AuditFile(std::shared_ptr<spdlog::sinks::sink> sink) : sink_(std::move(sink)) {}

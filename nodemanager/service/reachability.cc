@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/host_port.h"
 #include "cluster/base/status.h"
 #include "nodemanager/service/addresses.h"
 
@@ -53,16 +54,13 @@ struct Target {
 
 // Returns nullopt for a name. Names are not looked up here, because that can take any time.
 std::optional<Target> ParseNumeric(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return std::nullopt;
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    host = host.substr(1, host.size() - 2);
+  const std::optional<base::HostPort> where = base::SplitHostPort(address);
+  if (!where.has_value()) return std::nullopt;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0)
+  if (getaddrinfo(where->host.c_str(), where->port.c_str(), &hints, &found) != 0)
     return std::nullopt;
   Target target{.length = found->ai_addrlen};
   std::memcpy(&target.address, found->ai_addr, found->ai_addrlen);

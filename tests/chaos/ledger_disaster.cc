@@ -15,8 +15,8 @@
 #include "cluster/rpc/channel.h"
 #include "onepiece/v1/consensus.grpc.pb.h"
 #include "onepiece/v1/node_manager.grpc.pb.h"
+#include "tests/chaos/ledger_verb.h"
 #include "tests/eventually.h"
-#include "tests/program.h"
 
 namespace onepiece::ledger {
 namespace {
@@ -25,7 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr auto kAnswer = std::chrono::seconds(2), kKilled = std::chrono::seconds(10),
                kBack = std::chrono::seconds(90);
-constexpr int kCommandSeconds = 60;
 
 absl::Status Failed(const std::string& what) {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_FAULT", what);
@@ -85,17 +84,13 @@ class Disaster : public Fault {
   /// Waits for the new group, and makes it as large as the old one was.
   virtual absl::Status Complete(Cluster& cluster) = 0;
 
-  absl::Status RunVerb(const Cluster& cluster, QStringList arguments) const {
+  absl::Status RunClusterVerb(const Cluster& cluster, const QStringList& arguments) const {
     QStringList addresses;
     for (const v1::Seat& seat : seats_) addresses << QString::fromStdString(seat.address());
-    arguments = QStringList{"cluster"} + arguments +
-                QStringList{"--nodemanager", addresses.join(','), "--identity",
-                            QString::fromStdString(cluster.State().identity)};
-    const testing::Outcome outcome = testing::RunProgram(
-        QString::fromStdString(cluster.bin_dir() + "/onepiece"), arguments, kCommandSeconds);
-    if (outcome.exit_code == 0) return absl::OkStatus();
-    return Failed(absl::StrCat(arguments.join(' ').toStdString(), ": exit code ", outcome.exit_code,
-                               ": ", outcome.out, outcome.err));
+    return RunVerb(cluster, QStringList{"cluster"} + arguments +
+                                QStringList{"--nodemanager", addresses.join(','), "--identity",
+                                            QString::fromStdString(cluster.State().identity)})
+        .status();
   }
   [[nodiscard]] const std::vector<v1::Seat>& seats() const { return seats_; }
   [[nodiscard]] const std::string& cluster_id() const { return cluster_id_; }
@@ -176,8 +171,8 @@ class AllDisksLost final : public Disaster {
     file_ = cluster.folder() + "/nodemanagers.backup";
     passphrase_ = cluster.folder() + "/passphrase";
     ONEPIECE_RETURN_IF_ERROR(identity::WriteSecretFile(passphrase_, "one of a disaster\n"));
-    return RunVerb(cluster, {"backup", QString::fromStdString(file_), "--passphrase-file",
-                             QString::fromStdString(passphrase_)});
+    return RunClusterVerb(cluster, {"backup", QString::fromStdString(file_), "--passphrase-file",
+                                    QString::fromStdString(passphrase_)});
   }
   [[nodiscard]] std::string Survivor(const Injury&) const override { return ""; }
   absl::Status Regroup(Cluster& cluster, const Injury&) override {
@@ -189,11 +184,11 @@ class AllDisksLost final : public Disaster {
     QStringList replicas;
     for (const v1::Seat& seat : seats())
       replicas << QString::fromStdString(seat.name() + "=" + seat.address());
-    return RunVerb(cluster, {"restore", QString::fromStdString(file_), "--into",
-                             QString::fromStdString(cluster.DataDirOf(name)), "--name",
-                             QString::fromStdString(name), "--replicas", replicas.join(','),
-                             "--passphrase-file", QString::fromStdString(passphrase_),
-                             "--identity-out", QString::fromStdString(folder)});
+    return RunClusterVerb(cluster, {"restore", QString::fromStdString(file_), "--into",
+                                    QString::fromStdString(cluster.DataDirOf(name)), "--name",
+                                    QString::fromStdString(name), "--replicas", replicas.join(','),
+                                    "--passphrase-file", QString::fromStdString(passphrase_),
+                                    "--identity-out", QString::fromStdString(folder)});
   }
   // The other replicas take their seats by themselves.
   absl::Status Complete(Cluster&) override { return absl::OkStatus(); }
@@ -208,9 +203,9 @@ class MajorityLost final : public Disaster {
   }
   absl::Status Regroup(Cluster& cluster, const Injury& injury) override {
     survivor_ = Survivor(injury);
-    return RunVerb(cluster,
-                   {"recover", "--from", QString::fromStdString(cluster.DataDirOf(survivor_)),
-                    "--cluster-id", QString::fromStdString(cluster_id())});
+    return RunClusterVerb(
+        cluster, {"recover", "--from", QString::fromStdString(cluster.DataDirOf(survivor_)),
+                  "--cluster-id", QString::fromStdString(cluster_id())});
   }
   absl::Status Complete(Cluster& cluster) override {
     for (const v1::Seat& seat : seats()) {
@@ -218,8 +213,8 @@ class MajorityLost final : public Disaster {
       absl::Status added;
       // Before the group leads, it takes nothing. It takes one change of its members at a time.
       const bool done = testing::Eventually(base::Scaled(kBack), [&] {
-        added = RunVerb(cluster, {"add", QString::fromStdString(seat.name()), "--address",
-                                  QString::fromStdString(seat.address())});
+        added = RunClusterVerb(cluster, {"add", QString::fromStdString(seat.name()), "--address",
+                                         QString::fromStdString(seat.address())});
         return added.ok() && IsOccupied(seat.name());
       });
       if (!done) return added.ok() ? Failed(seat.name() + " does not take its seat") : added;

@@ -1,7 +1,6 @@
 #include "tests/chaos/ledger_lifecycle.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -11,11 +10,10 @@
 #include "cluster/identity/identity_folder.h"
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/channel_with.h"
+#include "tests/chaos/ledger_verb.h"
 #include "tests/eventually.h"
-#include "tests/program.h"
 
 namespace onepiece::ledger {
 namespace {
@@ -24,7 +22,6 @@ using Credentials = std::shared_ptr<grpc::ChannelCredentials>;
 using nlohmann::json;
 using std::chrono::seconds;
 
-constexpr int kVerbSeconds = 60;
 constexpr auto kRotated = seconds(90), kServed = seconds(10), kRevoked = seconds(5),
                kCallLimit = seconds(2);
 
@@ -32,17 +29,11 @@ absl::Status NotDone(const std::string& what) {
   return base::MakeError(absl::StatusCode::kFailedPrecondition, "NO_FAULT", what);
 }
 
-absl::StatusOr<json> RunVerb(const Cluster& cluster, const QStringList& arguments) {
-  const testing::Outcome outcome = testing::RunProgram(
-      QString::fromStdString(cluster.bin_dir() + "/onepiece"),
-      arguments +
-          QStringList{"--json", "--data-dir", QString::fromStdString(cluster.folder() + "/data")},
-      kVerbSeconds);
-  if (outcome.exit_code != 0) {
-    return NotDone(absl::StrCat(arguments.join(' ').toStdString(), ": exit code ",
-                                outcome.exit_code, ": ", outcome.out, outcome.err));
-  }
-  return outcome.Document();
+absl::StatusOr<json> Tell(const Cluster& cluster, const QStringList& arguments) {
+  ONEPIECE_ASSIGN_OR_RETURN(
+      const testing::Outcome told,
+      RunVerb(cluster, arguments + QStringList{"--json"} + InItsDataDir(cluster)));
+  return told.Document();
 }
 
 /// Every process of the cluster that runs just now.
@@ -57,10 +48,7 @@ std::vector<std::string> Everybody(const Cluster& cluster) {
 
 /// How a process answers somebody who may read, over a new connection.
 absl::Status Ask(const std::string& address, const Credentials& credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  rpc::SetTlsArguments(arguments);
-  v1::TelemetryService::Stub stub(grpc::CreateCustomChannel(address, credentials, arguments));
+  v1::TelemetryService::Stub stub(testing::ChannelWith(address, credentials));
   v1::ListSpansRequest request;
   request.set_uid(base::Uid::GenerateRandom().ToString());
   return rpc::Call(stub, &v1::TelemetryService::Stub::ListSpans, request, kCallLimit).status();
@@ -102,7 +90,7 @@ class RotateAuthority final : public Fault {
                                    const std::string& to) {
     absl::StatusOr<json> status;
     const bool followed = testing::Eventually(base::Scaled(kRotated), [&] {
-      status = RunVerb(cluster, {"cert", "authority"});
+      status = Tell(cluster, {"cert", "authority"});
       return status.ok() && status->value("rotation", "") == from &&
              (*status)["waiting_for"].empty();
     });
@@ -110,7 +98,7 @@ class RotateAuthority final : public Fault {
       return NotDone("nodes do not follow the CA: " +
                      (status.ok() ? status->dump() : status.status().ToString()));
     }
-    ONEPIECE_ASSIGN_OR_RETURN(json next, RunVerb(cluster, {"cert", "rotate"}));
+    ONEPIECE_ASSIGN_OR_RETURN(json next, Tell(cluster, {"cert", "rotate"}));
     if (next.value("rotation", "") != to) return NotDone("cert rotate: " + next.dump());
     return next;
   }
@@ -128,7 +116,7 @@ class RevokeBystander final : public Fault {
  private:
   static absl::Status RevokeToken(const Cluster& cluster, const QString& name) {
     ONEPIECE_ASSIGN_OR_RETURN(
-        const json made, RunVerb(cluster, {"token", "create", "--name", name, "--scope", "read"}));
+        const json made, Tell(cluster, {"token", "create", "--name", name, "--scope", "read"}));
     const local::ClusterState state = cluster.State();
     ONEPIECE_ASSIGN_OR_RETURN(
         const Credentials credentials,
@@ -136,8 +124,7 @@ class RevokeBystander final : public Fault {
                                   state.cluster_id, base::SystemClock()));
     ONEPIECE_RETURN_IF_ERROR(Await(cluster, credentials, "", kServed));
     ONEPIECE_RETURN_IF_ERROR(
-        RunVerb(cluster, {"token", "revoke", QString::fromStdString(made.value("id", ""))})
-            .status());
+        Tell(cluster, {"token", "revoke", QString::fromStdString(made.value("id", ""))}).status());
     return Await(cluster, credentials, "WRONG_TOKEN", kRevoked);
   }
 
@@ -147,8 +134,8 @@ class RevokeBystander final : public Fault {
     if (!identity::LoadAuthority(identity).ok()) return absl::OkStatus();
     const QString folder = QString::fromStdString(cluster.folder()) + "/" + name;
     ONEPIECE_RETURN_IF_ERROR(
-        RunVerb(cluster, {"cert", "create-client", name, "--scope", "read", "--ca-dir",
-                          QString::fromStdString(identity), "--out", folder})
+        Tell(cluster, {"cert", "create-client", name, "--scope", "read", "--ca-dir",
+                       QString::fromStdString(identity), "--out", folder})
             .status());
     ONEPIECE_ASSIGN_OR_RETURN(
         const Credentials credentials,
@@ -157,9 +144,9 @@ class RevokeBystander final : public Fault {
             base::SystemClock()));
     ONEPIECE_RETURN_IF_ERROR(Await(cluster, credentials, "", kServed));
     ONEPIECE_ASSIGN_OR_RETURN(const json shown,
-                              RunVerb(cluster, {"cert", "show", folder + "/" + name + ".pem"}));
+                              Tell(cluster, {"cert", "show", folder + "/" + name + ".pem"}));
     ONEPIECE_RETURN_IF_ERROR(
-        RunVerb(cluster, {"cert", "revoke", QString::fromStdString(shown.value("serial", ""))})
+        Tell(cluster, {"cert", "revoke", QString::fromStdString(shown.value("serial", ""))})
             .status());
     return Await(cluster, credentials, "CERTIFICATE_REVOKED", kRevoked);
   }

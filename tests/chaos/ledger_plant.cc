@@ -9,9 +9,8 @@
 
 #include "absl/strings/str_split.h"
 #include "cluster/base/status.h"
-#include "cluster/identity/identity_folder.h"
-#include "cluster/local/identities.h"
 #include "cluster/rpc/tls.h"
+#include "tests/channel_with.h"
 #include "tests/chaos/ledger_databases.h"
 #include "tests/chaos/ledger_load.h"
 #include "tests/eventually.h"
@@ -51,13 +50,14 @@ absl::Status WipeDatabases(const Cluster& cluster) {
 
 /// As a database sees the others: they take records from nobody else.
 absl::StatusOr<Databases> PeersOf(const Cluster& cluster) {
-  const std::string folder = cluster.State().identity;
-  const rpc::TlsOptions options{.folder = folder + "/database-1", .name = identity::kNodeName};
-  ONEPIECE_ASSIGN_OR_RETURN(auto credentials,
+  const rpc::TlsOptions options{.folder = cluster.State().identity + "/database-1"};
+  ONEPIECE_ASSIGN_OR_RETURN(const auto credentials,
                             rpc::MakeChannelCredentials(options, base::SystemClock()));
-  rpc::UseCredentials(std::move(credentials));
-  Databases databases = DatabasesOf(cluster);
-  ONEPIECE_RETURN_IF_ERROR(local::ShowIdentity(folder));
+  Databases databases;
+  for (const local::ProcessRecord& record : cluster.Ready(Role::kDatabase)) {
+    databases.push_back(
+        v1::DatabaseService::NewStub(testing::ChannelWith(record.address, credentials)));
+  }
   return databases;
 }
 

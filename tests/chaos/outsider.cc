@@ -13,13 +13,12 @@
 #include "cluster/rpc/tls.h"
 #include "grpcpp/create_channel.h"
 #include "onepiece/v1/generation.grpc.pb.h"
+#include "tests/chaos/ledger_verb.h"
 #include "tests/chaos/outsider_wire.h"
-#include "tests/program.h"
 
 namespace onepiece::ledger {
 namespace {
 
-constexpr int kVerbSeconds = 30;
 constexpr Milliseconds kLookPeriod(1000);
 // What loopback addresses are held to. Honest processes share 127.0.0.1, and need some of it.
 constexpr std::pair<const char*, int> kSetLimits[] = {
@@ -32,18 +31,6 @@ constexpr Milliseconds kPause(5), kSip(20), kSession(8000);
 constexpr std::uint32_t kTinyWindow = 1, kWindow = 65535;
 constexpr char kGetJob[] = "/onepiece.v1.GenerationService/GetJob";
 constexpr char kJoin[] = "/onepiece.v1.IdentityService/Join";
-
-absl::StatusOr<std::string> RunVerb(const Cluster& cluster, const QStringList& arguments) {
-  const testing::Outcome outcome = testing::RunProgram(
-      QString::fromStdString(cluster.bin_dir() + "/onepiece"),
-      arguments + QStringList{"--reason", "an outsider comes", "--data-dir",
-                              QString::fromStdString(cluster.folder() + "/data")},
-      kVerbSeconds);
-  if (outcome.exit_code == 0) return outcome.out;
-  return base::MakeError(
-      absl::StatusCode::kFailedPrecondition, "NO_OUTSIDER",
-      absl::StrCat(arguments.join(' ').toStdString(), ": ", outcome.out, outcome.err));
-}
 
 std::string NameOfAnswer(const absl::Status& status) {
   const std::string reason = base::GetReason(status).reason;
@@ -238,15 +225,17 @@ struct Outsider::Attack {
 Outsider::~Outsider() { Stop(); }
 
 absl::Status Outsider::Start() {
+  const QStringList rest = QStringList{"--reason", "an outsider comes"} + InItsDataDir(cluster_);
   for (const auto& [limit, value] : kSetLimits) {
     const QString key = QString("limits.callers.%1").arg(limit);
     ONEPIECE_RETURN_IF_ERROR(
-        RunVerb(cluster_, {"config", "set", key, QString::number(value)}).status());
+        RunVerb(cluster_, QStringList{"config", "set", key, QString::number(value)} + rest)
+            .status());
   }
-  ONEPIECE_ASSIGN_OR_RETURN(
-      const std::string made,
-      RunVerb(cluster_, {"token", "create", "--name", "outsider", "--scope", "submit", "--json"}));
-  token_ = nlohmann::json::parse(made, nullptr, false).value("token", "");
+  const QStringList create = {"token",   "create", "--name", "outsider",
+                              "--scope", "submit", "--json"};
+  ONEPIECE_ASSIGN_OR_RETURN(const testing::Outcome made, RunVerb(cluster_, create + rest));
+  token_ = made.Document().value("token", "");
   LookOnce();
   threads_.emplace_back([this](const std::stop_token& stop) { Look(stop); });
   // The beginning of a TLS 1.3 ClientHello: 512 bytes are announced, and do not come.

@@ -36,7 +36,7 @@ class Outsider {
   /// Sets the cluster's limits, which loopback addresses else have none of, gets the token, and
   /// begins.
   ///
-  /// Errors: FAILED_PRECONDITION (NO_OUTSIDER) with what the command line said.
+  /// Errors: those of RunVerb().
   absl::Status Start();
   void Stop();
   [[nodiscard]] Attacks attacks() const;

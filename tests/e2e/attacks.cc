@@ -4,8 +4,6 @@
 #include <functional>
 
 #include "cluster/rpc/channel.h"
-#include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -15,6 +13,7 @@
 #include "onepiece/v1/node_manager.grpc.pb.h"
 #include "onepiece/v1/ring.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/channel_with.h"
 
 namespace onepiece::e2e {
 namespace {
@@ -84,13 +83,6 @@ std::vector<Attack> Attacks() {
   };
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& address, const Credentials& credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  rpc::SetTlsArguments(arguments);
-  return grpc::CreateCustomChannel(address, credentials, arguments);
-}
-
 }  // namespace
 
 Credentials Anybody(const std::string& any_ca) {
@@ -110,7 +102,7 @@ std::vector<Tried> TryAttacks(const std::vector<std::string>& addresses,
   std::vector<Tried> tried;
   const std::vector<Attack> attacks = Attacks();
   for (const std::string& address : addresses) {
-    const auto channel = Connect(address, credentials);
+    const auto channel = testing::ChannelWith(address, credentials);
     for (std::size_t i = 0; i < std::min(count, attacks.size()); ++i)
       tried.push_back(
           {std::string(attacks[i].name) + " at " + address, attacks[i].call(channel, uid)});

@@ -10,9 +10,9 @@
 #include "cluster/rpc/door.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
+#include "tests/channel_with.h"
 
 namespace onepiece::testing {
 
@@ -37,13 +37,8 @@ class SecureNodes {
   /// A new connection of node `id`.
   std::shared_ptr<grpc::Channel> ChannelOf(const std::string& id, identity::Role role,
                                            const std::string& address) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    rpc::SetTlsArguments(arguments);
-    return grpc::CreateCustomChannel(
-        address,
-        Must(rpc::MakeChannelCredentials({.folder = FolderOf(id, role)}, base::SystemClock())),
-        arguments);
+    return ChannelWith(address, Must(rpc::MakeChannelCredentials({.folder = FolderOf(id, role)},
+                                                                 base::SystemClock())));
   }
 
  private:

@@ -5,8 +5,8 @@
 #include "cluster/identity/token.h"
 #include "cluster/rpc/door.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "tests/channel_with.h"
 #include "tests/identities.h"
 #include "tests/proxy/proxy_cluster.h"
 #include "tests/reason.h"
@@ -48,11 +48,8 @@ struct SecuredCluster : Cluster {
         rpc::MakeTokenCredentials(folder.path().toStdString() + "/proxy/ca.pem", token.Format(),
                                   kOwnCluster, base::SystemClock());
     Require(credentials.status());
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    rpc::SetTlsArguments(arguments);
-    return std::make_unique<Stub>(grpc::CreateCustomChannel(
-        (of == nullptr ? *proxy : *of).server.address(), *credentials, arguments));
+    return std::make_unique<Stub>(
+        testing::ChannelWith((of == nullptr ? *proxy : *of).server.address(), *credentials));
   }
 
   const QTemporaryDir folder;

@@ -16,7 +16,6 @@
 #include "cluster/rpc/status.h"
 #include "cluster/rpc/tls.h"
 #include "google/protobuf/descriptor.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/tls_certificate_provider.h"
@@ -32,6 +31,7 @@
 #include "onepiece/v1/ring.grpc.pb.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
 #include "onepiece/v1/work.grpc.pb.h"
+#include "tests/channel_with.h"
 #include "tests/identities.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -297,10 +297,7 @@ class AccessTest : public QObject {
   }
   std::shared_ptr<grpc::Channel> Connect(
       const std::shared_ptr<grpc::ChannelCredentials>& credentials) const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    SetTlsArguments(arguments);
-    return grpc::CreateCustomChannel(server_->address(), credentials, arguments);
+    return testing::ChannelWith(server_->address(), credentials);
   }
   template <typename Allowed>
   void Expect(const std::string& who, const std::shared_ptr<grpc::ChannelCredentials>& credentials,

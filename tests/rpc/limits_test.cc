@@ -18,13 +18,13 @@
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/status.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/tls_certificate_provider.h"
 #include "grpcpp/security/tls_credentials_options.h"
 #include "onepiece/v1/generation.grpc.pb.h"
 #include "onepiece/v1/identity.grpc.pb.h"
+#include "tests/channel_with.h"
 #include "tests/eventually.h"
 #include "tests/identities.h"
 #include "tests/reason.h"
@@ -290,11 +290,7 @@ class LimitsTest : public QObject {
     door_->limits().Follow(limits);
   }
   std::unique_ptr<Stub> StubOn(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    SetTlsArguments(arguments);
-    channels_.push_back(
-        grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), credentials, arguments));
+    channels_.push_back(testing::ChannelWith("127.0.0.1:" + std::to_string(port_), credentials));
     return v1::GenerationService::NewStub(channels_.back());
   }
   std::unique_ptr<Stub> Connect(const std::string& name) {

@@ -7,7 +7,6 @@
 
 #include "cluster/rpc/channel.h"
 #include "cluster/rpc/status.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/auth_context.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -15,6 +14,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "onepiece/v1/telemetry.grpc.pb.h"
+#include "tests/channel_with.h"
 #include "tests/eventually.h"
 #include "tests/program.h"
 #include "tests/reason.h"
@@ -60,12 +60,9 @@ struct Answer {
 };
 
 /// Calls the server once, over a new connection.
-Answer Ask(const std::string& address, std::shared_ptr<grpc::ChannelCredentials> credentials) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  SetTlsArguments(arguments);
-  const auto stub = v1::TelemetryService::NewStub(
-      grpc::CreateCustomChannel(address, std::move(credentials), arguments));
+Answer Ask(const std::string& address,
+           const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  const auto stub = v1::TelemetryService::NewStub(testing::ChannelWith(address, credentials));
   grpc::ClientContext context;
   SetTimeout(context, std::chrono::seconds(20));
   v1::ListSpansResponse response;

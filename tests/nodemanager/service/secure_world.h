@@ -15,7 +15,6 @@
 #include "cluster/rpc/door.h"
 #include "cluster/rpc/server.h"
 #include "cluster/rpc/tls.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -27,6 +26,7 @@
 #include "nodemanager/service/identity_keeper.h"
 #include "nodemanager/service/identity_service.h"
 #include "nodemanager/service/node_manager_service.h"
+#include "tests/channel_with.h"
 #include "tests/eventually.h"
 
 namespace onepiece::nodemanager {
@@ -225,10 +225,7 @@ class SecureWorld {
   template <typename Service>
   std::unique_ptr<typename Service::Stub> Stub(const SecureReplica& replica,
                                                const Credentials& credentials) const {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    rpc::SetTlsArguments(arguments);
-    return Service::NewStub(grpc::CreateCustomChannel(replica.address(), credentials, arguments));
+    return Service::NewStub(testing::ChannelWith(replica.address(), credentials));
   }
   auto Identities(const Credentials& credentials) {
     return Stub<v1::IdentityService>(Leader(), credentials);
