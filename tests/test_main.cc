@@ -1,5 +1,6 @@
 #include "tests/test_main.h"
 
+#include <QTemporaryDir>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -21,6 +22,20 @@ std::string Stem(std::string_view path) {
   return std::string(path.substr(0, path.rfind('.')));
 }
 
+/// Gives this process and its children a person's folders of their own: a test neither sees the
+/// clusters, identities and contexts of whoever runs it, nor leaves any behind.
+class OwnFolders {
+ public:
+  OwnFolders() {
+    qputenv("XDG_STATE_HOME", folder_.filePath("state").toUtf8());
+    qputenv("XDG_CONFIG_HOME", folder_.filePath("config").toUtf8());
+    qunsetenv("ONEPIECE_CONTEXTS");
+  }
+
+ private:
+  QTemporaryDir folder_;
+};
+
 }  // namespace
 
 TestClass::TestClass(const char* file, RunTestClass run) {
@@ -34,6 +49,7 @@ TestClass::TestClass(const char* file, RunTestClass run) {
 // PROGRAM: runs every class. PROGRAM CLASS [Qt Test's arguments]: runs one.
 int main(int argc, char** argv) {
   using onepiece::testing::Known;
+  const onepiece::testing::OwnFolders folders;
   if (argc > 1) {
     const auto found = Known().find(argv[1]);
     if (found != Known().end()) {
