@@ -23,6 +23,7 @@
 #include "cluster/rpc/tls.h"
 #include "tests/bench/bench_report.h"
 #include "tests/bench/pairs.h"
+#include "tests/bench/security/bare.h"
 #include "tests/chaos/ledger_workflow.h"
 
 namespace onepiece::bench {
@@ -47,6 +48,10 @@ T Require(absl::StatusOr<T> result) {
   std::exit(1);
 }
 
+void Need(const absl::Status& status) {
+  if (!status.ok()) Require(absl::StatusOr<int>(status));
+}
+
 /// One embedded cluster in a folder of its own, and a client of it.
 class Side {
  public:
@@ -67,11 +72,12 @@ class Side {
       Require(absl::StatusOr<int>(absl::UnavailableError(up + " failed")));
     const local::ClusterState state = Require(local::FindCluster(DataDir()));
     up_s_ = base::ToSeconds(Now() - begun);
-    if (const absl::Status shown = local::ShowIdentity(state.identity); !shown.ok())
-      Require(absl::StatusOr<int>(shown));
+    Need(local::ShowIdentity(state.identity));
     client_ =
         std::make_unique<client::Client>(client::ClientOptions{.nodemanagers = state.nodemanagers});
+    bare_ = Require(Bare::Start(insecure ? "" : state.identity + "/proxy-1"));
     // From here on the channels exist, with the credentials of this moment.
+    Need(bare_->Call());
     Finish(Submit(64));
     large_ = Finish(Submit(32 * kMiB));
     middle_ = Finish(Submit(kMiB));
@@ -106,6 +112,17 @@ class Side {
     return base::ToSeconds(Now() - begun);
   }
 
+  [[nodiscard]] double BareCallSeconds() {
+    const MonotonicTime begun = Now();
+    Need(bare_->Call());
+    return base::ToSeconds(Now() - begun);
+  }
+  [[nodiscard]] double BareFetchSeconds() {
+    const MonotonicTime begun = Now();
+    Need(bare_->Fetch(32 * kMiB));
+    return base::ToSeconds(Now() - begun);
+  }
+
  private:
   [[nodiscard]] std::string DataDir() const { return (folder_ / "data").string(); }
   std::string Submit(std::int64_t bytes) {
@@ -128,6 +145,7 @@ class Side {
   double up_s_ = 0;
   int seed_ = 0;
   std::unique_ptr<client::Client> client_;
+  std::unique_ptr<Bare> bare_;
   std::string middle_, large_;  ///< Jobs whose results stay.
 };
 
@@ -146,7 +164,7 @@ Pairs::What Named(const std::string& name, const std::string& workload, const st
 
 BenchReport Measure(int pairs, int jobs) {
   Side secure(false), plain(true);
-  Pairs submit_p50, submit_p99, hop, middle, large;
+  Pairs submit_p50, submit_p99, hop, middle, large, bare_call, bare_fetch;
   constexpr double kMicro = 1e6;
   for (int pair = 0; pair < pairs; ++pair) {
     // Whoever goes first in a pair alternates too.
@@ -156,10 +174,14 @@ BenchReport Measure(int pairs, int jobs) {
       const auto put = [&](Pairs& into, double seconds) {
         (ours ? into.ours : into.theirs).push_back(seconds * kMicro);
       };
-      std::vector<double> submit, whole, small_fetches, large_fetches;
+      std::vector<double> submit, whole, small_fetches, large_fetches, bare_calls, bare_fetches;
       side.RunJobs(jobs, submit, whole);
       for (int i = 0; i < 20; ++i) small_fetches.push_back(side.FetchSeconds(false));
       for (int i = 0; i < 5; ++i) large_fetches.push_back(side.FetchSeconds(true));
+      for (int i = 0; i < 500; ++i) bare_calls.push_back(side.BareCallSeconds());
+      for (int i = 0; i < 5; ++i) bare_fetches.push_back(side.BareFetchSeconds());
+      put(bare_call, MedianOf(bare_calls));
+      put(bare_fetch, MedianOf(bare_fetches));
       put(submit_p50, Percentile(submit, 0.5));
       put(submit_p99, Percentile(submit, 0.99));
       put(hop, Percentile(whole, 0.5));
@@ -173,7 +195,9 @@ BenchReport Measure(int pairs, int jobs) {
       submit_p50.Row(Named("submit_p50", "SubmitJob", "p50")),
       submit_p99.Row(Named("submit_p99", "SubmitJob", "p99")),
       middle.Row(Named("fetch_1MiB", "a result of 1 MiB to its client", "p50")),
-      large.Row(Named("fetch_32MiB", "a result of 32 MiB to its client", "p50"))};
+      large.Row(Named("fetch_32MiB", "a result of 32 MiB to its client", "p50")),
+      bare_call.Row(Named("bare_call", "an empty call to a gRPC server without our code", "p50")),
+      bare_fetch.Row(Named("bare_32MiB", "32 MiB from a gRPC server without our code", "p50"))};
   Pairs up;
   up.ours.push_back(secure.up_s() * kMicro);
   up.theirs.push_back(plain.up_s() * kMicro);
