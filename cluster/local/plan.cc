@@ -138,6 +138,7 @@ class Planner {
         instance->set_pinned_stage(group.stage());
         instance->set_model_root(config_.model_root());
         instance->set_plugin_dir(plugin_dir);
+        *instance->mutable_devices() = group.devices();
         instance->set_parked_bytes(config_.parked_bytes());
         *instance->mutable_idle_work() = config_.idle_work();
         ONEPIECE_RETURN_IF_ERROR(

@@ -37,6 +37,7 @@ runtime::StageAssignment StageOf(const v1::Assignment& assignment,
                            .refused = folder.status()});
   }
   next.workers = config.workers();
+  next.devices = {config.devices().begin(), config.devices().end()};
   next.epoch = assignment.epoch();
   return next;
 }

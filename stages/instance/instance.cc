@@ -8,6 +8,7 @@
 #include "cluster/base/status.h"
 #include "stages/instance/device_use.h"
 #include "stages/runtime/plugin_stages.h"
+#include "stages/worker/worker_process.h"
 
 namespace onepiece::instance {
 namespace {
@@ -24,10 +25,27 @@ constexpr auto kAskTimeout = std::chrono::milliseconds(500);
 // compute for no destination, so there is room for what a slow one gets meanwhile.
 constexpr std::size_t kMaxUndelivered = 8;
 
-v1::InstanceConfig WithDefaults(v1::InstanceConfig config) {
+absl::StatusOr<v1::InstanceConfig> WithDefaults(v1::InstanceConfig config) {
+  for (const std::string& name : config.devices()) {
+    ONEPIECE_ASSIGN_OR_RETURN(const worker::WorkerDevice device, worker::WorkerDevice::Parse(name));
+    // What the instance says of itself is said of the first one.
+    if (config.device().empty()) config.set_device(device.stage_name);
+  }
+  if (config.devices_size() > 0) config.set_workers(config.devices_size());
   if (config.device().empty()) config.set_device("cpu");
   config.set_workers(std::max(1, config.workers()));
   return config;
+}
+
+/// Where stages run: in worker processes when the instance has several devices, else here.
+runtime::TaskManager::StageSource StagesOf(const v1::InstanceConfig& config,
+                                           worker::Workers& workers) {
+  if (config.devices_size() == 0) return runtime::StagesFromPlugins(config.plugin_dir());
+  return [&workers, folder = config.plugin_dir()](const std::string& plugin,
+                                                  const std::string& stage) {
+    return absl::StatusOr<std::unique_ptr<sdk::Stage>>(
+        worker::StageInWorker(workers, folder, plugin, stage));
+  };
 }
 
 runtime::RequestSchedulerOptions SchedulerOptions(const v1::InstanceConfig& config,
@@ -76,7 +94,7 @@ void ExportParked(const runtime::ModelStore::Stats& stats, telemetry::Metrics& m
 absl::StatusOr<std::unique_ptr<Instance>> Instance::Open(
     v1::InstanceConfig config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
     telemetry::Spans& spans, base::Clock& clock, base::Duration hand_over_after) {
-  config = WithDefaults(std::move(config));
+  ONEPIECE_ASSIGN_OR_RETURN(config, WithDefaults(std::move(config)));
   auto view = std::make_unique<node::ClusterView>();
   node::InboxOptions options;
   options.label = config.node().node_id();
@@ -131,7 +149,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
       recorder_({*view_, updates_, deliver_, counts_, metrics, spans},
                 [this] { return tasks_.assignment(); }),
       tasks_(
-          runtime::StagesFromPlugins(config_.plugin_dir()), scheduler_, recorder_,
+          StagesOf(config_, workers_), scheduler_, recorder_,
           [this](const runtime::TaskStatus& status) { publisher_.StatusChanged(status); }, clock,
           config_.parked_bytes()),
       idle_work_(

@@ -41,6 +41,7 @@
 #include "stages/runtime/request_scheduler.h"
 #include "stages/runtime/result_deliver.h"
 #include "stages/runtime/task_manager.h"
+#include "stages/worker/worker_stage.h"
 
 namespace onepiece::rpc {
 class Door;
@@ -59,7 +60,7 @@ class Instance {
   /// Opens the ring. A drain hands over what is still being computed after `hand_over_after`.
   /// Errors of loading plug-ins show later, in the instance's state.
   ///
-  /// Errors: RESOURCE_EXHAUSTED (no shared memory).
+  /// Errors: RESOURCE_EXHAUSTED (no shared memory), INVALID_ARGUMENT (BAD_DEVICE).
   static absl::StatusOr<std::unique_ptr<Instance>> Open(
       v1::InstanceConfig config, fabric::Fabric& fabric, telemetry::Metrics& metrics,
       telemetry::Spans& spans, base::Clock& clock,
@@ -120,6 +121,7 @@ class Instance {
   runtime::ResultDeliver deliver_;
   WorkCounts counts_;
   WorkRecorder recorder_;
+  worker::Workers workers_;
   runtime::TaskManager tasks_;
   IdleWork idle_work_;
   StageMetrics stage_metrics_;

@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
   options.Bind("--pinned-stage", "pinned_stage",
                "Serve this stage only (default: whatever is assigned)");
   options.Bind("--device", "device", "cpu or cuda:N (default cpu)");
+  options.Bind("--devices", "devices",
+               "Devices with a worker process each: cuda:0,cuda:1, or cpu:0,cpu:1 for cores");
   options.Bind("--workers", "workers", "Jobs computed at the same time (default 1)");
   options.Bind("--model-root", "model_root", "Folder that relative model paths start from");
   options.Bind("--plugin-dir", "plugin_dir",

@@ -31,7 +31,7 @@ class RunnerContext final : public sdk::StageContext {
                            "the work goes on elsewhere from step " + std::to_string(step));
   }
 
-  absl::Status Check() const {
+  absl::Status Check() const override {
     if (options_.cancelled && options_.cancelled()) {
       return base::MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the job was cancelled");
     }

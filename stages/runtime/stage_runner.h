@@ -15,6 +15,10 @@ namespace onepiece::runtime {
 /// The reason of a run that RunOptions::hand_over ended.
 inline constexpr char kHandedOver[] = "HANDED_OVER";
 
+/// The reason of a run whose worker process ended or stopped answering (stages/worker). Nothing
+/// says that the job is to blame, so it is computed again.
+inline constexpr char kWorkerLost[] = "WORKER_LOST";
+
 struct RunOptions {
   base::Clock* clock = &base::SystemClock();
   /// Called at every step boundary; may be empty.

@@ -14,7 +14,7 @@ constexpr base::Duration kLastRetry = std::chrono::minutes(1);
 bool SameWorkers(const StageAssignment& a, const StageAssignment& b) {
   return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
          a.load.threads == b.load.threads && a.load.precision == b.load.precision &&
-         a.workers == b.workers;
+         a.workers == b.workers && a.devices == b.devices;
 }
 
 // Returns nullptr when the assignment does not name the application.
@@ -120,8 +120,10 @@ void TaskManager::Restart(const StageAssignment& assignment) {
   if (idle) return;
   std::vector<std::unique_ptr<TaskWorker>> workers;
   for (int i = 0; i < assignment.workers; ++i) {
+    ModelKey key{assignment.plugin, assignment.stage, assignment.load};
+    if (!assignment.devices.empty()) key.load.device = assignment.devices[i];
     workers.push_back(std::make_unique<TaskWorker>(
-        ModelKey{assignment.plugin, assignment.stage, assignment.load}, store_, scheduler_, events_,
+        std::move(key), store_, scheduler_, events_,
         [this](const TaskWorker::Outcome& outcome) { WorkerLoaded(outcome); }, clock_));
     workers.back()->Serve(assignment.models, generation);
   }

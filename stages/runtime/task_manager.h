@@ -28,6 +28,8 @@ struct StageAssignment {
   sdk::LoadOptions load;
   std::vector<AppModel> models;  ///< Applications served, each once.
   int workers = 1;
+  /// The devices of the workers, one each. Empty: all have load.device.
+  std::vector<std::string> devices;
   std::uint64_t epoch = 0;  ///< The routing epoch of the assignment.
 };
 

@@ -13,6 +13,9 @@ namespace {
 
 // How long Pop waits at most. Stopping does not depend on it, since the stop token ends the wait.
 constexpr auto kIdleWait = std::chrono::seconds(10);
+// A job during whose computation more processes have died, workers or instances, is not begun
+// again here: it may be what kills them. node::KeptWork counts in the same way.
+constexpr std::uint32_t kMaxDeaths = 2;
 
 bool Names(const std::vector<AppModel>& models, const std::string& model_dir) {
   return std::any_of(models.begin(), models.end(),
@@ -205,6 +208,28 @@ void TaskWorker::End(std::shared_ptr<sdk::Stage> stage, base::Duration compute) 
   store_.Release(KeyOf(ended.model_dir), std::move(stage));
 }
 
+absl::StatusOr<std::vector<message::Artifact>> TaskWorker::RunAgain(sdk::Stage& stage,
+                                                                    WorkItem& item,
+                                                                    const RunOptions& options) {
+  message::Header& header = item.message.header;
+  for (;;) {
+    auto outputs = RunStage(stage, item.message, options);
+    // When memory runs out, parked models make room, as they do when a model is loaded.
+    if (absl::IsResourceExhausted(outputs.status()) && store_.stats().parked > 0) {
+      store_.DropParked();
+      continue;
+    }
+    if (base::GetReason(outputs.status()).reason != kWorkerLost) return outputs;
+    if (++header.deaths > kMaxDeaths) {
+      return base::MakeError(absl::StatusCode::kInternal, "QUARANTINED",
+                             std::to_string(header.deaths) +
+                                 " workers died while they computed stage " + header.stage +
+                                 " of this job; it is not computed again (" +
+                                 base::Message(outputs.status()) + ")");
+    }
+  }
+}
+
 void TaskWorker::Compute(WorkItem item) {
   const std::string app = item.message.header.app;
   std::shared_ptr<sdk::Stage> stage = Begin(item.message.header);
@@ -232,12 +257,7 @@ void TaskWorker::Compute(WorkItem item) {
           },
       .hand_over = [&](int) { return scheduler_.HandsOver(item.message.header.uid); },
       .saved = &saved};
-  auto outputs = RunStage(*stage, item.message, options);
-  // When memory runs out, parked models make room, as they do when a model is loaded.
-  if (absl::IsResourceExhausted(outputs.status()) && store_.stats().parked > 0) {
-    store_.DropParked();
-    outputs = RunStage(*stage, item.message, options);
-  }
+  auto outputs = RunAgain(*stage, item, options);
   const WorkTiming timing = {.transfer = item.arrival_time - item.message.header.sent_time,
                              .queued = start - item.arrival,
                              .compute = clock_.Now() - start};

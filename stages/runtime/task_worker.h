@@ -19,6 +19,7 @@
 #include "cluster/base/mutex.h"
 #include "stages/runtime/model_store.h"
 #include "stages/runtime/request_scheduler.h"
+#include "stages/runtime/stage_runner.h"
 #include "stages/runtime/work_item.h"
 #include "stages/sdk/stage.h"
 
@@ -97,6 +98,10 @@ class TaskWorker {
   ModelKey KeyOf(const std::string& model_dir) const;
   void ComputeMain(const std::stop_token& stop);
   void Compute(WorkItem item);
+  // Runs the stage, and again after what another run may mend: too little memory while models are
+  // parked, and a lost worker process.
+  absl::StatusOr<std::vector<message::Artifact>> RunAgain(sdk::Stage& stage, WorkItem& item,
+                                                          const RunOptions& options);
   // Returns the stage for an item and marks it as running; nullptr when this worker does not serve
   // the item.
   std::shared_ptr<sdk::Stage> Begin(const message::Header& header);

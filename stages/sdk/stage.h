@@ -68,6 +68,8 @@ class StageContext {
   /// CANCELLED or DEADLINE_EXCEEDED, Run must return that status soon. It is cheap: call it at
   /// every step boundary.
   [[nodiscard]] virtual absl::Status Progress(int step, int steps) = 0;
+  /// Returns whether to go on, within a step: for stages that wait.
+  [[nodiscard]] virtual absl::Status Check() const { return absl::OkStatus(); }
   /// Makes the artifacts from which the computation can go on.
   using SaveState = std::function<absl::StatusOr<std::vector<Artifact>>()>;
   /// Does what Progress does, for a stage that can resume from this step. The runtime may call
@@ -121,7 +123,7 @@ class Plugin {
 
 /// The version of the binary interface. It grows whenever the binary form of anything in this
 /// header or in model_tools.h changes.
-inline constexpr int kPluginAbi = 3;
+inline constexpr int kPluginAbi = 4;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
 /// The value that the entry point returns. The runtime checks the ABI number before it touches

@@ -1,0 +1,193 @@
+#include "stages/worker/worker_server.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "cluster/base/mutex.h"
+#include "cluster/base/status.h"
+#include "onepiece/v1/worker.pb.h"
+#include "stages/runtime/plugin_stages.h"
+#include "stages/worker/shared_message.h"
+#include "stages/worker/wire.h"
+
+namespace onepiece::worker {
+namespace {
+
+/// How long an instance that lives may take for an answer. Scaled.
+constexpr auto kAnswerLimit = std::chrono::minutes(1);
+
+base::MonotonicTime Never() { return base::MonotonicTime::max(); }
+base::MonotonicTime Soon() { return base::SystemClock().Now() + base::Scaled(kAnswerLimit); }
+
+/// The plug-ins of this process, by their folder.
+class Plugins {
+ public:
+  absl::StatusOr<std::unique_ptr<sdk::Stage>> Create(const v1::LoadStage& load) {
+    runtime::TaskManager::StageSource source;
+    {
+      const base::MutexLock lock(mutex_);
+      auto& known = sources_[load.plugin_dir()];
+      if (!known) known = runtime::StagesFromPlugins(load.plugin_dir());
+      source = known;
+    }
+    return source(load.plugin(), load.stage());
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::map<std::string, runtime::TaskManager::StageSource> sources_ ABSL_GUARDED_BY(mutex_);
+};
+
+/// The runtime as a stage sees it here: the instance's, at the other end of the socket.
+class RemoteContext final : public sdk::StageContext {
+ public:
+  RemoteContext(PacketSocket& socket, const sdk::Stage& stage, const message::Message& work)
+      : socket_(socket), stage_(stage), work_(work) {}
+
+  const base::Uid& uid() const override { return work_.header.uid; }
+  const sdk::Parameters& parameters() const override { return work_.parameters; }
+
+  absl::Status Progress(int step, int steps) override {
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::StepAnswer answer, Ask(step, steps, false));
+    return FromWire(answer.status());
+  }
+  absl::Status Checkpoint(int step, int steps, const SaveState& save) override {
+    ONEPIECE_ASSIGN_OR_RETURN(const v1::StepAnswer answer, Ask(step, steps, true));
+    if (answer.next() == v1::StepAnswer::SAVE) {
+      ONEPIECE_ASSIGN_OR_RETURN(saved_, save());
+      has_saved_ = true;
+    }
+    return FromWire(answer.status());
+  }
+
+  [[nodiscard]] bool has_saved() const { return has_saved_; }
+  [[nodiscard]] const std::vector<message::Artifact>& saved() const { return saved_; }
+
+ private:
+  absl::StatusOr<v1::StepAnswer> Ask(int step, int steps, bool can_save) {
+    v1::FromWorker packet;
+    packet.mutable_step()->set_step(step);
+    packet.mutable_step()->set_steps(steps);
+    packet.mutable_step()->set_can_save(can_save);
+    ToWire(stage_.Metrics(), packet);
+    ONEPIECE_RETURN_IF_ERROR(socket_.Send(packet, -1, Soon()));
+    v1::ToWorker answer;
+    ONEPIECE_RETURN_IF_ERROR(socket_.Receive(answer, Soon()).status());
+    if (!answer.has_step()) return absl::InternalError("no answer to a step");
+    return std::move(*answer.mutable_step());
+  }
+
+  PacketSocket& socket_;
+  const sdk::Stage& stage_;
+  const message::Message& work_;
+  std::vector<message::Artifact> saved_;
+  bool has_saved_ = false;
+};
+
+/// One stage of the instance, from its socket's opening to its end.
+///
+/// Threading: runs on a thread of its own.
+class Session {
+ public:
+  Session(PacketSocket socket, Plugins& plugins) : socket_(std::move(socket)), plugins_(plugins) {}
+  ~Session() {
+    if (stage_ != nullptr) stage_->Unload();
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  /// Returns why it ended.
+  absl::Status Run() {
+    for (;;) {
+      v1::ToWorker request;
+      ONEPIECE_ASSIGN_OR_RETURN(const FileDescriptor memory, socket_.Receive(request, Never()));
+      v1::FromWorker answer;
+      FileDescriptor outputs;
+      if (request.has_load()) {
+        *answer.mutable_loaded()->mutable_status() =
+            ToWire(Guarded([&] { return Load(request.load(), *answer.mutable_loaded()); }));
+      } else if (request.has_run()) {
+        *answer.mutable_ran()->mutable_status() = ToWire(Guarded(
+            [&] { return Compute(memory, request.run(), *answer.mutable_ran(), outputs); }));
+      } else if (request.has_unload()) {
+        if (stage_ != nullptr) std::exchange(stage_, nullptr)->Unload();
+        answer.mutable_unloaded();
+      } else {
+        return absl::InternalError("an instance asks for what this worker does not know");
+      }
+      if (stage_ != nullptr) ToWire(stage_->Metrics(), answer);
+      ONEPIECE_RETURN_IF_ERROR(socket_.Send(answer, outputs.get(), Soon()));
+    }
+  }
+
+ private:
+  template <typename Work>
+  static absl::Status Guarded(const Work& work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      return base::MakeError(absl::StatusCode::kInternal, "STAGE_FAILED", error.what());
+    }
+  }
+
+  absl::Status Load(const v1::LoadStage& load, v1::StageLoaded& loaded) {
+    if (stage_ != nullptr) std::exchange(stage_, nullptr)->Unload();
+    ONEPIECE_ASSIGN_OR_RETURN(auto stage, plugins_.Create(load));
+    ONEPIECE_RETURN_IF_ERROR(stage->Load({.device = load.device(),
+                                          .model_dir = load.model_dir(),
+                                          .threads = load.threads(),
+                                          .precision = load.precision()}));
+    stage_ = std::move(stage);
+    ToWire(stage_->Info(), loaded);
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(const FileDescriptor& memory, const v1::RunStage& run, v1::StageRan& ran,
+                       FileDescriptor& outputs) {
+    if (stage_ == nullptr) return absl::FailedPreconditionError("no stage is loaded");
+    const base::MonotonicTime now = base::SystemClock().Now();
+    ONEPIECE_ASSIGN_OR_RETURN(message::Message work, Map(memory, run.bytes(), now));
+    RemoteContext context(socket_, *stage_, work);
+    absl::StatusOr<std::vector<message::Artifact>> made = stage_->Run(context, work.artifacts);
+    if (!made.ok() && !context.has_saved()) return made.status();
+    ran.set_saved(context.has_saved());
+    const message::Message result{.header = work.header,
+                                  .artifacts = made.ok() ? *std::move(made) : context.saved()};
+    ONEPIECE_ASSIGN_OR_RETURN(SharedMessage shared, Share(result, now));
+    ran.set_bytes(shared.bytes);
+    outputs = std::move(shared.memory);
+    return made.status();
+  }
+
+  PacketSocket socket_;
+  Plugins& plugins_;
+  std::unique_ptr<sdk::Stage> stage_;
+};
+
+}  // namespace
+
+void Serve(PacketSocket control) {
+  // Lives as long as the process, because threads of stages use it.
+  static Plugins* const plugins = new Plugins;
+  for (;;) {
+    v1::ToWorker request;
+    absl::StatusOr<FileDescriptor> socket = control.Receive(request, Never());
+    if (!socket.ok() || !socket->valid()) ::_exit(0);
+    std::thread([socket = PacketSocket(*std::move(socket))]() mutable {
+      const absl::Status ended = Session(std::move(socket), *plugins).Run();
+      if (!absl::IsUnavailable(ended))
+        spdlog::error("a stage's session ends: {}", base::Message(ended));
+    }).detach();
+  }
+}
+
+}  // namespace onepiece::worker
