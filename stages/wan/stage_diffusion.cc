@@ -18,6 +18,7 @@
 #include "stages/wan/family.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/merged_transformers.h"
+#include "stages/wan/model_folder.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 
@@ -40,6 +41,7 @@ class DiffusionStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
+      ONEPIECE_RETURN_IF_ERROR(CheckModelFolder(options.model_dir));
       ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
                                 model::ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
