@@ -64,4 +64,11 @@ ParallelPlan DefaultPlan(int ranks, const ParallelWork& work) {
   return {.cfg = cfg, .sequence = ranks / cfg};
 }
 
+Parallel ParallelOf(const sdk::Collaboration& collaboration, const ParallelWork& work) {
+  if (collaboration.group == nullptr) return {};
+  return {.group = collaboration.group,
+          .plan = collaboration.plan.value_or(DefaultPlan(collaboration.group->size(), work)),
+          .deadline = collaboration.deadline};
+}
+
 }  // namespace onepiece::model

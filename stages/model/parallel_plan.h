@@ -5,32 +5,13 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "stages/sdk/collaboration.h"
 #include "stages/sdk/group.h"
 
 namespace onepiece::model {
 
-/// How attention on one rank meets the keys and values of the other ranks' tokens.
-enum class KeyValueWay : std::uint8_t {
-  kGather,  ///< Every rank gets all of them, and then computes. Any number of ranks.
-  kRing,    ///< They go round: a rank computes with one part while the next part travels. Holds two
-            ///< parts at a time instead of all.
-};
-
-/// `cfg` × `sequence` ranks. Rank r is in the branch r / sequence, at the place r % sequence.
-struct ParallelPlan {
-  /// 2: the first half of the ranks computes the prediction for the prompt, and the other half the
-  /// one for the negative prompt. 1: every rank takes part in both, one after the other.
-  int cfg = 1;
-  int sequence = 1;  ///< Ranks that share the tokens of one prediction.
-  /// Neighbours among those that exchange tokens for heads in attention, so that each has all their
-  /// tokens for its share of the heads (Ulysses). 1: none. `sequence`: Ulysses alone. In between:
-  /// keys and values of each such set of neighbours go `way` to the other sets.
-  int ulysses = 1;
-  KeyValueWay way = KeyValueWay::kGather;
-
-  [[nodiscard]] int ranks() const { return cfg * sequence; }
-  bool operator==(const ParallelPlan&) const = default;
-};
+using sdk::KeyValueWay;
+using sdk::ParallelPlan;
 
 /// What a plan must fit.
 struct ParallelWork {
@@ -60,5 +41,8 @@ struct Parallel {
   [[nodiscard]] int branch() const { return group == nullptr ? 0 : group->rank() / plan.sequence; }
   [[nodiscard]] int place() const { return group == nullptr ? 0 : group->rank() % plan.sequence; }
 };
+
+/// Returns what a stage was told, with DefaultPlan if it was given no plan.
+Parallel ParallelOf(const sdk::Collaboration& collaboration, const ParallelWork& work);
 
 }  // namespace onepiece::model

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/ids.h"
 #include "cluster/message/artifact.h"
+#include "stages/sdk/collaboration.h"
 
 namespace onepiece::sdk {
 
@@ -78,6 +79,10 @@ class StageContext {
     (void)save;
     return Progress(step, steps);
   }
+  /// Returns with whom this worker computes the job from here on. The members may change at a
+  /// Checkpoint, so a stage asks again after each; a worker that leaves gets ABORTED from its
+  /// Checkpoint. Answers of Progress and Checkpoint are alike on all members.
+  [[nodiscard]] virtual Collaboration collaboration() { return {}; }
 };
 
 /// One stage of a workflow, loaded with one model.
@@ -121,7 +126,7 @@ class Plugin {
 
 /// The version of the binary interface. It grows whenever the binary form of anything in this
 /// header or in model_tools.h changes.
-inline constexpr int kPluginAbi = 3;
+inline constexpr int kPluginAbi = 4;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
 /// The value that the entry point returns. The runtime checks the ABI number before it touches

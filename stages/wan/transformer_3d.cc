@@ -1,5 +1,7 @@
 #include "stages/wan/transformer_3d.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -329,6 +331,19 @@ model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t heigh
   return {table(at::cos), table(at::sin)};
 }
 
+model::Rotary WanTransformer::RotaryOf(std::int64_t frames, std::int64_t height,
+                                       std::int64_t width) const {
+  const std::array<std::int64_t, 3> shape = {frames, height, width};
+  const base::MutexLock lock(rotary_cache_->mutex);
+  if (rotary_cache_->shape != shape) {
+    // Autograd cannot keep tensors that are made in inference mode.
+    const c10::InferenceMode outside(false);
+    rotary_cache_->rotary = MakeRotary(frames, height, width);
+    rotary_cache_->shape = shape;
+  }
+  return rotary_cache_->rotary;
+}
+
 at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
   const std::int64_t half = config_.freq_dim / 2;
   // The order of operations is the reference's, because each one rounds.
@@ -453,7 +468,7 @@ absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, dou
       ONEPIECE_ASSIGN_OR_RETURN(
           parts, model::TokenParts::Make(parallel, WorkOf(hidden.sizes(), parallel.plan.cfg == 2)));
     }
-    model::Rotary rotary = MakeRotary(frames, height, width);
+    model::Rotary rotary = RotaryOf(frames, height, width);
     if (parts) {
       rotary = {rotary.cos.narrow(0, parts->begin(), parts->count()),
                 rotary.sin.narrow(0, parts->begin(), parts->count())};

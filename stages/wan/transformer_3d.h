@@ -4,11 +4,15 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "stages/model/kernels.h"
 #include "stages/model/parallel_plan.h"
 #include "stages/model/token_parts.h"
@@ -137,6 +141,9 @@ class WanTransformer {
   [[nodiscard]] absl::StatusOr<at::Tensor> EmbedImage(const at::Tensor& image) const;
   [[nodiscard]] model::Rotary MakeRotary(std::int64_t frames, std::int64_t height,
                                          std::int64_t width) const;
+  /// Returns MakeRotary of the shape, which all steps and layers of a job share.
+  [[nodiscard]] model::Rotary RotaryOf(std::int64_t frames, std::int64_t height,
+                                       std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
   /// One call of Forward, as the layers see it.
@@ -161,7 +168,16 @@ class WanTransformer {
                                       std::int64_t frames, std::int64_t height,
                                       std::int64_t width) const;
 
+  /// The tables of the last shape: 38 MB for 720p, so one is enough. Behind a pointer, because the
+  /// class is movable.
+  struct RotaryCache {
+    base::Mutex mutex;
+    std::array<std::int64_t, 3> shape ABSL_GUARDED_BY(mutex){};
+    model::Rotary rotary ABSL_GUARDED_BY(mutex);
+  };
+
   TransformerConfig config_;
+  std::unique_ptr<RotaryCache> rotary_cache_ = std::make_unique<RotaryCache>();
   std::int64_t weight_bytes_ = 0;
   at::Device device_ = at::kCPU;
   Linear patch_, time_1_, time_2_, time_proj_, text_1_, text_2_, proj_out_;
