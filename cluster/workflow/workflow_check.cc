@@ -60,6 +60,12 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   }
   if (stage.model().size() > 4096) return Bad(field + ".model", "at most 4096 bytes");
   if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
+  // Accepted, it would silently mean individual mode.
+  if (stage.mode() == v1::MODE_COLLABORATION) {
+    return Bad(field + ".mode",
+               "collaboration does not work yet: leave it out, or say individual (each job goes to "
+               "one worker)");
+  }
   if (stage.min_instances() < 0 || stage.min_instances() > kMaxInstances) {
     return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxInstances));
   }

@@ -16,6 +16,7 @@
 #include "stages/tensor/compute.h"
 #include "stages/wan/family.h"
 #include "stages/wan/generation.h"
+#include "stages/wan/model_folder.h"
 
 namespace onepiece::finetune {
 namespace {
@@ -58,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Open(const TrainerOptions& opt
 
 absl::Status Trainer::Load() {
   tensor::SetComputeThreads(options_.threads);
+  ONEPIECE_RETURN_IF_ERROR(wan::CheckModelFolder(options_.model_dir));
   state_.seed = options_.seed;
   std::string folder = options_.model_dir + "/transformer";
   if (!options_.checkpoint.empty()) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "stages/model/parallel_plan.h"
 #include "stages/model/schedulers.h"
 #include "stages/sdk/stage.h"
 
@@ -38,5 +39,15 @@ absl::StatusOr<std::vector<sdk::Artifact>> SaveState(const DiffusionState& state
 absl::StatusOr<std::optional<DiffusionState>> LoadState(
     const std::vector<sdk::Artifact>& inputs, const std::function<std::string()>& settings,
     at::IntArrayRef shape, at::Device device);
+
+/// Gives the state of a run to those members of a group that have just come. All members call it
+/// before the same step. The ones that are not newcomers hold equal states, and the first of them
+/// by rank gives its own. A newcomer's `latents` have their shape and device; its `scheduler` is of
+/// the same configuration and steps.
+///
+/// Errors: those of sdk::Group; INVALID_ARGUMENT BAD_GROUP (all are newcomers), BAD_STATE (the
+/// state is not that after `steps_done` steps).
+absl::Status ShareState(const Parallel& parallel, const std::vector<int>& newcomers, int steps_done,
+                        at::Tensor& latents, Scheduler& scheduler);
 
 }  // namespace onepiece::model

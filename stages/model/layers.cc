@@ -6,15 +6,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "stages/model/attention_slices.h"
+
 namespace onepiece::model {
 namespace {
 
 #ifndef ONEPIECE_HAVE_SDPA
-// The scores of one slice: 8 MB of F32, which a processor's caches hold. The number also fixes the
-// order of sums, so it may not depend on the machine.
-constexpr std::int64_t kScoresPerSlice = 2 << 20;
-constexpr std::int64_t kFewestQueries = 64;  // In a slice. Products of fewer rows are slow.
-
 /// Computes one slice. q, k, v are [batch · heads, tokens, dim].
 at::Tensor AttendSlice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                        const at::Tensor& bias) {
@@ -59,9 +56,8 @@ at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::scaled_dot_product_attention(q, k, v, mask, 0.0, false, scale);
 #else
   const std::int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2);
-  const std::int64_t rows =
-      std::clamp(kScoresPerSlice / keys, std::min(kFewestQueries, queries), queries);
-  const std::int64_t group = std::clamp<std::int64_t>(kScoresPerSlice / (rows * keys), 1, heads);
+  const AttentionSlice slice = SliceOf(heads, queries, keys);
+  const std::int64_t rows = slice.queries, group = slice.heads;
   const auto part = [](const at::Tensor& x, std::int64_t dim, std::int64_t begin,
                        std::int64_t count) {
     // An extent of one applies to all heads.

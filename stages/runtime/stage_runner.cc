@@ -31,6 +31,10 @@ class RunnerContext final : public sdk::StageContext {
                            "the work goes on elsewhere from step " + std::to_string(step));
   }
 
+  sdk::Collaboration collaboration() override {
+    return options_.collaboration ? options_.collaboration() : sdk::Collaboration();
+  }
+
   absl::Status Check() const override {
     if (options_.cancelled && options_.cancelled()) {
       return base::MakeError(absl::StatusCode::kCancelled, "CANCELLED", "the job was cancelled");

@@ -28,6 +28,8 @@ struct RunOptions {
   /// Called at the step boundaries of a stage that can go on elsewhere. When it returns true, the
   /// run ends there with ABORTED (kHandedOver). May be empty.
   std::function<bool(int step)> hand_over;
+  /// Answers sdk::StageContext::collaboration; empty for a worker that computes alone.
+  std::function<sdk::Collaboration()> collaboration;
   /// Takes the saved state of a run that hand_over ended. With this state among its inputs the
   /// stage goes on from there. It must be set when hand_over is.
   std::vector<message::Artifact>* saved = nullptr;

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/base/ids.h"
 #include "cluster/message/artifact.h"
+#include "stages/sdk/collaboration.h"
 
 namespace onepiece::sdk {
 
@@ -80,6 +81,10 @@ class StageContext {
     (void)save;
     return Progress(step, steps);
   }
+  /// Returns with whom this worker computes the job from here on. The members may change at a
+  /// Checkpoint, so a stage asks again after each; a worker that leaves gets ABORTED from its
+  /// Checkpoint. Answers of Progress and Checkpoint are alike on all members.
+  [[nodiscard]] virtual Collaboration collaboration() { return {}; }
 };
 
 /// One stage of a workflow, loaded with one model.

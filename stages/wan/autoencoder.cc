@@ -43,19 +43,27 @@ struct WanVae::Impl {
     weight_bytes = weights.bytes();
   }
 
-  /// Returns the frames before clamping.
-  absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, Counter& counter) const {
+  /// Returns the frames before clamping. With `strips` this rank computes its rows of them.
+  absl::StatusOr<at::Tensor> Decode(const at::Tensor& z, Counter& counter,
+                                    vae::Strips* strips = nullptr) const {
     const at::Tensor x = post_quant.Apply(z);
     const std::int64_t total = x.size(2), pixels = config.spatial_scale();
     // The chunks go straight into the video. Joined at the end, they would take its memory twice.
     at::Tensor video = at::empty({x.size(0), 3, 1 + (total - 1) * config.temporal_scale(),
                                   pixels * x.size(3), pixels * x.size(4)},
                                  x.options());
-    vae::FeatureCache cache;
+    vae::FeatureCache cache(strips);
     std::int64_t frames = 0;
     for (std::int64_t i = 0; i < total; ++i) {
       cache.Rewind();
-      const at::Tensor chunk = decoder.Apply(x.narrow(2, i, 1), cache);
+      at::Tensor chunk = x.narrow(2, i, 1);
+      if (strips != nullptr) {
+        chunk = decoder.Apply(chunk.narrow(3, strips->begin(), strips->count()), cache);
+        chunk = strips->Gather(chunk, pixels);
+        if (!strips->status().ok()) return strips->status();
+      } else {
+        chunk = decoder.Apply(chunk, cache);
+      }
       video.narrow(2, frames, chunk.size(2)).copy_(chunk);
       frames += chunk.size(2);
       ONEPIECE_RETURN_IF_ERROR(counter.Next());
@@ -198,7 +206,8 @@ at::Tensor WanVae::Normalise(const at::Tensor& latents) const {
 }
 
 absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z, const ChunkProgress& progress,
-                                          const std::optional<Tiling>& tiling) const {
+                                          const std::optional<Tiling>& tiling,
+                                          const model::Parallel& parallel) const {
   return tensor::Guarded([&]() -> absl::StatusOr<at::Tensor> {
     if (z.dim() != 5 || z.numel() == 0 || z.size(1) != impl_->config.z_dim) {
       return BadShape("latents must be [batch, " + std::to_string(impl_->config.z_dim) +
@@ -208,16 +217,28 @@ absl::StatusOr<at::Tensor> WanVae::Decode(const at::Tensor& z, const ChunkProgre
     ONEPIECE_RETURN_IF_ERROR(CheckTiling(tiling, pixels));
     const at::Tensor x = z.to(impl_->device, at::kFloat);
     const std::int64_t reach = std::max(x.size(3), x.size(4)) * pixels;
+    const std::int64_t ranks = parallel.group == nullptr ? 1 : parallel.group->size();
     Counter counter{progress, x.size(2)};
     at::Tensor video;
     if (tiling && reach > tiling->side) {
       const vae::TileSize out{tiling->side, tiling->stride},
           in{tiling->side / pixels, tiling->stride / pixels};
-      counter.total *= vae::CountTiles(x, in);
-      ONEPIECE_ASSIGN_OR_RETURN(video, vae::RunTiled(x, in, out, [&](const at::Tensor& tile) {
-                                  return impl_->Decode(tile, counter);
-                                }));
+      const std::int64_t tiles = vae::CountTiles(x, in);
+      // The first rank computes a tile in each wave.
+      const std::int64_t waves = (tiles + ranks - 1) / ranks;
+      counter.total *=
+          ranks == 1 || parallel.group->rank() < tiles - (waves - 1) * ranks ? waves : waves - 1;
+      const vae::TileShare share{parallel, 3, 1 + (x.size(2) - 1) * impl_->config.temporal_scale()};
+      ONEPIECE_ASSIGN_OR_RETURN(
+          video,
+          vae::RunTiled(
+              x, in, out, [&](const at::Tensor& tile) { return impl_->Decode(tile, counter); },
+              ranks > 1 ? &share : nullptr));
+    } else if (ranks > 1 && x.size(3) >= ranks) {
+      vae::Strips strips(parallel, x.size(3));
+      ONEPIECE_ASSIGN_OR_RETURN(video, impl_->Decode(x, counter, &strips));
     } else {
+      // A frame of fewer rows than ranks is not worth parting: every rank computes all of it.
       ONEPIECE_ASSIGN_OR_RETURN(video, impl_->Decode(x, counter));
     }
     return video.clamp_(-1.0, 1.0);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "stages/model/parallel_plan.h"
 #include "stages/model/weights.h"
 
 namespace onepiece::wan {
@@ -68,11 +69,16 @@ class WanVae {
   /// `z` is F32 [batch, z_dim, t, h, w] (denormalised). Returns F32 [batch, 3, 1 + 4 (t - 1), 8 h,
   /// 8 w] in [-1, 1] for the published scales. One chunk is one frame of latents of one tile.
   ///
+  /// With a group every rank gives the same `z` and gets the whole video. The ranks compute a tile
+  /// each at a time; without tiles each has a strip of the frames' rows, and the result equals one
+  /// worker's up to rounding. `progress` counts this rank's chunks. The plan does not matter.
+  ///
   /// Errors: INVALID_ARGUMENT (shape, tiling), the error of `progress`, RESOURCE_EXHAUSTED,
-  /// INTERNAL.
+  /// INTERNAL; with a group those of sdk::Group.
   [[nodiscard]] absl::StatusOr<at::Tensor> Decode(
       const at::Tensor& z, const ChunkProgress& progress = {},
-      const std::optional<Tiling>& tiling = std::nullopt) const;
+      const std::optional<Tiling>& tiling = std::nullopt,
+      const model::Parallel& parallel = {}) const;
 
   /// `video` is F32 [batch, 3, 1 + 4 n, 8 h, 8 w] in [-1, 1]. Frames beyond a multiple of four and
   /// pixels beyond a multiple of eight are dropped. Returns the posterior before normalisation.

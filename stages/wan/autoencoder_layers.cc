@@ -52,6 +52,7 @@ void CausalConv::Bind(model::WeightBinder& weights, const std::string& name, std
       weights.Get(name + ".weight", {out, in, kernel[0], kernel[1], kernel[2]});
   const at::Tensor bias = weights.Get(name + ".bias", {out});
   const std::vector<std::int64_t> padding = {0, kernel[1] / 2, kernel[2] / 2};
+  high_ = kernel[1] > 1;
   conv_ = model::Convolution(weight, bias, {1, 1, 1}, padding);
   if (weight.defined() && kernel[0] == 3) {
     single_ = model::Convolution(weight.narrow(2, 2, 1), bias, {1, 1, 1}, padding);
@@ -60,9 +61,11 @@ void CausalConv::Bind(model::WeightBinder& weights, const std::string& name, std
 
 template <typename Fill>
 at::Tensor CausalConv::Run(at::IntArrayRef shape, const at::TensorOptions& options,
-                           FeatureCache::Slot& memory, const Fill& fill) const {
-  const std::int64_t frames = shape[2];
-  at::Tensor window = at::empty({shape[0], shape[1], 2 + frames, shape[3], shape[4]}, options);
+                           FeatureCache::Slot& memory, Strips* strips, const Fill& fill) const {
+  const std::int64_t frames = shape[2], rows = shape[3];
+  const bool margins = strips != nullptr && high_;
+  at::Tensor window =
+      at::empty({shape[0], shape[1], 2 + frames, rows + (margins ? 2 : 0), shape[4]}, options);
   const bool first = !memory.frames.defined();
   at::Tensor before = window.narrow(2, 0, 2), now = window.narrow(2, 2, frames);
   if (first) {
@@ -70,20 +73,24 @@ at::Tensor CausalConv::Run(at::IntArrayRef shape, const at::TensorOptions& optio
   } else {
     before.copy_(memory.frames);
   }
-  fill(now);
+  at::Tensor own = margins ? now.narrow(3, 1, rows) : now;
+  fill(own);
+  if (margins) strips->FillMargins(now);
   // A view would keep the whole window alive until the next chunk.
   memory.frames = window.narrow(2, frames, 2).clone();
   // Only zeros come before the first frame, so two thirds of the kernel would compute nothing.
-  return first && frames == 1 ? single_.Apply(now) : conv_.Apply(window);
+  const at::Tensor y = first && frames == 1 ? single_.Apply(now) : conv_.Apply(window);
+  return margins ? y.narrow(3, 1, rows) : y;
 }
 
-at::Tensor CausalConv::Apply(const at::Tensor& x, FeatureCache::Slot& memory) const {
-  return Run(x.sizes(), x.options(), memory, [&](at::Tensor& now) { now.copy_(x); });
+at::Tensor CausalConv::Apply(const at::Tensor& x, FeatureCache::Slot& memory,
+                             Strips* strips) const {
+  return Run(x.sizes(), x.options(), memory, strips, [&](at::Tensor& now) { now.copy_(x); });
 }
 
 at::Tensor CausalConv::ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
                                    FeatureCache& cache) const {
-  return Run(x.sizes(), x.options(), cache.Next(), [&](at::Tensor& now) {
+  return Run(x.sizes(), x.options(), cache.Next(), cache.strips(), [&](at::Tensor& now) {
     model::ChannelNorm(x, gamma, now);
     at::silu_(now);
   });
@@ -113,14 +120,22 @@ void MiddleBlock::Bind(model::WeightBinder& weights, const std::string& name, st
   second_.Bind(weights, name + ".resnets.1", dim, dim);
 }
 
-at::Tensor MiddleBlock::Attend(const at::Tensor& x) const {
+at::Tensor MiddleBlock::Attend(const at::Tensor& x, Strips* strips) const {
   at::Tensor normed = at::empty(x.sizes(), x.options());
   model::ChannelNorm(x, norm_, normed);
   const at::Tensor frames = ToFrames(normed);
   const std::int64_t dim = frames.size(1);
   // One head: [frames, 1, pixels, dim].
-  const auto parts =
-      qkv_.Apply(frames).flatten(2).transpose(1, 2).contiguous().unsqueeze(1).chunk(3, -1);
+  const auto by_pixel = [](const at::Tensor& map) {
+    return map.flatten(2).transpose(1, 2).contiguous().unsqueeze(1);
+  };
+  const at::Tensor maps = qkv_.Apply(frames);
+  auto parts = by_pixel(maps).chunk(3, -1);
+  if (strips != nullptr) {
+    // The pixels of one strip attend to those of all.
+    const auto all = by_pixel(strips->Gather(maps.narrow(1, dim, 2 * dim), 1)).chunk(2, -1);
+    parts = {parts[0], all[0], all[1]};
+  }
   const at::Tensor attended =
       model::Attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(dim)));
   const at::Tensor map = attended.squeeze(1).transpose(1, 2).reshape(frames.sizes());
@@ -128,7 +143,7 @@ at::Tensor MiddleBlock::Attend(const at::Tensor& x) const {
 }
 
 at::Tensor MiddleBlock::Apply(const at::Tensor& x, FeatureCache& cache) const {
-  return second_.Apply(Attend(first_.Apply(x, cache)), cache);
+  return second_.Apply(Attend(first_.Apply(x, cache), cache.strips()), cache);
 }
 
 void Upsample::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim,
@@ -146,15 +161,17 @@ at::Tensor Upsample::Apply(const at::Tensor& x, FeatureCache& cache) const {
     // The first chunk is one frame and stays one. It is not remembered either: the second chunk
     // sees zeros before it.
     if (slot.chunks++ > 0) {
-      const at::Tensor doubled = time_conv_.Apply(x, slot);
+      const at::Tensor doubled = time_conv_.Apply(x, slot, cache.strips());
       // Each frame gives two: [batch, frames, 2, channels, h, w].
       frames = doubled.unflatten(1, {2, x.size(1)}).permute({0, 3, 1, 2, 4, 5}).flatten(0, 2);
     }
   }
   if (!frames.defined()) frames = ToFrames(x);
-  const at::Tensor larger =
-      at::upsample_nearest2d(frames, {2 * frames.size(2), 2 * frames.size(3)});
-  return FromFrames(conv_.Apply(larger), x.size(0));
+  if (cache.strips() != nullptr) frames = WithMargins(frames, *cache.strips());
+  at::Tensor larger =
+      conv_.Apply(at::upsample_nearest2d(frames, {2 * frames.size(2), 2 * frames.size(3)}));
+  if (cache.strips() != nullptr) larger = larger.narrow(2, 2, 2 * x.size(3)).contiguous();
+  return FromFrames(larger, x.size(0));
 }
 
 void Downsample::Bind(model::WeightBinder& weights, const std::string& name, std::int64_t dim,

@@ -12,6 +12,7 @@
 #include "stages/model/layers.h"
 #include "stages/model/weights.h"
 #include "stages/wan/autoencoder.h"
+#include "stages/wan/autoencoder_strips.h"
 
 namespace onepiece::wan::vae {
 
@@ -23,12 +24,16 @@ class FeatureCache {
     at::Tensor frames;  ///< The last two frames. Undefined before the first.
     int chunks = 0;     ///< Chunks so far.
   };
+  /// With `strips` the run computes those rows of the frames alone.
+  explicit FeatureCache(Strips* strips = nullptr) : strips_(strips) {}
+  [[nodiscard]] Strips* strips() const { return strips_; }
   /// Callers call this before every chunk.
   void Rewind() { next_ = 0; }
   /// Returns the slot of the next convolution, valid until the next call.
   Slot& Next();
 
  private:
+  Strips* const strips_;
   std::vector<Slot> slots_;
   std::size_t next_ = 0;
 };
@@ -44,10 +49,11 @@ class CausalConv {
   /// Applies the convolution with memory. Zeros precede the first frame of the run.
   ///
   /// REQUIRES: a kernel of three frames.
-  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache::Slot& memory) const;
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const {
-    return Apply(x, cache.Next());
+    return Apply(x, cache.Next(), cache.strips());
   }
+  [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache::Slot& memory,
+                                 Strips* strips) const;
   /// Returns Apply(silu(norm(x))). `gamma` is the norm's.
   [[nodiscard]] at::Tensor ApplyNormed(const at::Tensor& x, const at::Tensor& gamma,
                                        FeatureCache& cache) const;
@@ -56,8 +62,9 @@ class CausalConv {
   /// `fill` writes the new frames into its argument.
   template <typename Fill>
   [[nodiscard]] at::Tensor Run(at::IntArrayRef shape, const at::TensorOptions& options,
-                               FeatureCache::Slot& memory, const Fill& fill) const;
+                               FeatureCache::Slot& memory, Strips* strips, const Fill& fill) const;
 
+  bool high_ = false;  ///< The kernel spans several rows.
   model::Convolution conv_;
   model::Convolution
       single_;  ///< The kernel's last frame, which is all that the first frame of a run meets.
@@ -82,7 +89,7 @@ class MiddleBlock {
   [[nodiscard]] at::Tensor Apply(const at::Tensor& x, FeatureCache& cache) const;
 
  private:
-  [[nodiscard]] at::Tensor Attend(const at::Tensor& x) const;
+  [[nodiscard]] at::Tensor Attend(const at::Tensor& x, Strips* strips) const;
 
   ResidualBlock first_, second_;
   at::Tensor norm_;

@@ -1,7 +1,10 @@
 #include "stages/wan/generation.h"
 
+#include <array>
+
 #include "cluster/base/check.h"
 #include "cluster/base/status.h"
+#include "stages/model/diffusion_state.h"
 #include "stages/model/image_processor.h"
 #include "stages/model/prompt_cleaning.h"
 
@@ -16,6 +19,57 @@ absl::StatusOr<WanTransformer::Context> PreparePadded(const WanTransformer& tran
       at::constant_pad_nd(embeds, {0, 0, 0, inputs.padded_tokens - embeds.size(1)}),
       inputs.image_embeds);
 }
+
+/// Makes the predictions of a run.
+class Predictor {
+ public:
+  Predictor(const WanTransformer& transformer, const DenoiseInputs& inputs)
+      : transformer_(transformer), inputs_(inputs) {}
+
+  [[nodiscard]] bool guided() const { return inputs_.guidance_scale > 1; }
+
+  /// Fills in the predictions for step.latents.
+  absl::Status Predict(double timestep, const model::Parallel& parallel, DenoiseStep& step) {
+    const at::Tensor hidden =
+        inputs_.condition.defined() ? at::cat({step.latents, inputs_.condition}, 1) : step.latents;
+    const auto predict = [&](int branch) -> absl::StatusOr<at::Tensor> {
+      ONEPIECE_ASSIGN_OR_RETURN(const WanTransformer::Context* const context, ContextOf(branch));
+      return transformer_.Forward(hidden, timestep, *context, parallel);
+    };
+    if (parallel.group != nullptr) {
+      ONEPIECE_RETURN_IF_ERROR(model::CheckPlan(parallel.plan, parallel.group->size(),
+                                                transformer_.WorkOf(hidden.sizes(), guided())));
+    }
+    if (parallel.group != nullptr && parallel.plan.cfg == 2) {
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor both, predict(parallel.branch()));
+      step.conditional = both.narrow(0, 0, 1);
+      step.unconditional = both.narrow(0, 1, 1);
+      return absl::OkStatus();
+    }
+    ONEPIECE_ASSIGN_OR_RETURN(step.conditional, predict(0));
+    if (guided()) {
+      ONEPIECE_ASSIGN_OR_RETURN(step.unconditional, predict(1));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  /// Returns the prompt's (0) or the negative prompt's (1). A rank may need only one, or need the
+  /// other when its group has changed.
+  absl::StatusOr<const WanTransformer::Context*> ContextOf(int branch) {
+    auto& context = contexts_[static_cast<std::size_t>(branch)];
+    if (!context) {
+      const at::Tensor& embeds =
+          branch == 0 ? inputs_.prompt_embeds : inputs_.negative_prompt_embeds;
+      ONEPIECE_ASSIGN_OR_RETURN(context, PreparePadded(transformer_, embeds, inputs_));
+    }
+    return &*context;
+  }
+
+  const WanTransformer& transformer_;
+  const DenoiseInputs& inputs_;
+  std::array<std::optional<WanTransformer::Context>, 2> contexts_;
+};
 
 }  // namespace
 
@@ -59,26 +113,25 @@ absl::StatusOr<at::Tensor> EncodeCondition(const WanVae& vae, const at::Tensor& 
 }
 
 absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Scheduler& scheduler,
-                                   const DenoiseInputs& inputs, const StepObserver& observer) {
-  const bool guided = inputs.guidance_scale > 1;
-  WanTransformer::Context prompt, negative;
-  ONEPIECE_ASSIGN_OR_RETURN(prompt, PreparePadded(transformer, inputs.prompt_embeds, inputs));
-  if (guided) {
-    ONEPIECE_ASSIGN_OR_RETURN(negative,
-                              PreparePadded(transformer, inputs.negative_prompt_embeds, inputs));
-  }
+                                   const DenoiseInputs& inputs, const StepObserver& observer,
+                                   const GroupOfStep& group_of_step) {
+  Predictor predictor(transformer, inputs);
   DenoiseStep step{.index = inputs.first_step,
                    .steps = static_cast<int>(scheduler.timesteps().size()),
                    .latents = inputs.latents};
   for (; step.index < step.steps; ++step.index) {
-    const double timestep = scheduler.timesteps()[static_cast<std::size_t>(step.index)];
-    const at::Tensor hidden =
-        inputs.condition.defined() ? at::cat({step.latents, inputs.condition}, 1) : step.latents;
-    ONEPIECE_ASSIGN_OR_RETURN(step.conditional, transformer.Forward(hidden, timestep, prompt));
+    StepGroup with;
+    if (group_of_step) {
+      ONEPIECE_ASSIGN_OR_RETURN(with, group_of_step(step.index));
+    }
+    if (!with.newcomers.empty()) {
+      ONEPIECE_RETURN_IF_ERROR(
+          model::ShareState(with.parallel, with.newcomers, step.index, step.latents, scheduler));
+    }
+    ONEPIECE_RETURN_IF_ERROR(predictor.Predict(
+        scheduler.timesteps()[static_cast<std::size_t>(step.index)], with.parallel, step));
     at::Tensor prediction = step.conditional;
-    if (guided) {
-      ONEPIECE_ASSIGN_OR_RETURN(step.unconditional,
-                                transformer.Forward(hidden, timestep, negative));
+    if (predictor.guided()) {
       prediction =
           step.unconditional + inputs.guidance_scale * (step.conditional - step.unconditional);
     }
@@ -90,9 +143,10 @@ absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Sch
 
 absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& latents,
                                         const ChunkProgress& progress,
-                                        const std::optional<WanVae::Tiling>& tiling) {
+                                        const std::optional<WanVae::Tiling>& tiling,
+                                        const model::Parallel& parallel) {
   ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor video,
-                            vae.Decode(vae.Denormalise(latents), progress, tiling));
+                            vae.Decode(vae.Denormalise(latents), progress, tiling, parallel));
   return model::FramesOfVideo(video);
 }
 

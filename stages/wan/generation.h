@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "stages/model/parallel_plan.h"
 #include "stages/model/schedulers.h"
 #include "stages/model/tokenizer.h"
 #include "stages/wan/autoencoder.h"
@@ -72,18 +73,36 @@ struct DenoiseStep {
 /// Called after each step. An error stops the work, and the caller gets it.
 using StepObserver = std::function<absl::Status(const DenoiseStep&)>;
 
+/// The workers that compute a step together.
+struct StepGroup {
+  model::Parallel parallel;    ///< No group: this worker alone.
+  std::vector<int> newcomers;  ///< Ranks that did not compute the step before (ShareState).
+};
+
+/// Called before each step, with its index, on every worker that computes it. The members may
+/// change from step to step. An error ends this worker's part; a worker that leaves the group
+/// returns ABORTED. The group must live until the next call.
+using GroupOfStep = std::function<absl::StatusOr<StepGroup>(int index)>;
+
 /// Returns latents in the normalised space, as DecodeFrames takes them. `scheduler` cannot be used
 /// again.
 ///
-/// Errors: those of the transformer and of `observer`.
+/// With a group, every member keeps the latents and the scheduler's state, and computes its part of
+/// the predictions. A worker that comes to a group after its first step gives latents of the right
+/// shape and the group's first_step, and is a newcomer in that step. `observer` must answer alike
+/// on all members: one that stops alone leaves the others waiting.
+///
+/// Errors: those of the transformer, of `observer`, of `group_of_step` and of ShareState.
 absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Scheduler& scheduler,
-                                   const DenoiseInputs& inputs, const StepObserver& observer);
+                                   const DenoiseInputs& inputs, const StepObserver& observer,
+                                   const GroupOfStep& group_of_step = {});
 
 /// Returns the frames of normalised latents, U8 [frames, height, width, 3] on the CPU.
 ///
 /// Errors: those of WanVae::Decode.
 absl::StatusOr<at::Tensor> DecodeFrames(const WanVae& vae, const at::Tensor& latents,
                                         const ChunkProgress& progress = {},
-                                        const std::optional<WanVae::Tiling>& tiling = {});
+                                        const std::optional<WanVae::Tiling>& tiling = {},
+                                        const model::Parallel& parallel = {});
 
 }  // namespace onepiece::wan

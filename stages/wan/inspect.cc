@@ -10,6 +10,7 @@
 #include "stages/model/weights.h"
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
+#include "stages/wan/model_folder.h"
 #include "stages/wan/published_component.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
@@ -264,6 +265,8 @@ absl::StatusOr<sdk::InspectReport> InspectModel(const std::string& dir, const st
     ONEPIECE_ASSIGN_OR_RETURN(const nlohmann::json index,
                               model::ReadJsonObject(dir + "/model_index.json"));
     ONEPIECE_ASSIGN_OR_RETURN(components, InspectFolders(dir, index, report.problems));
+    if (const absl::Status status = CheckModelFolder(dir); !status.ok())
+      report.problems.push_back(base::Message(status));
   } else {
     ONEPIECE_ASSIGN_OR_RETURN(components.emplace_back(),
                               InspectComponent(dir, name, report.problems));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_format.h"
@@ -9,6 +10,7 @@
 #include "stages/model/generation_settings.h"
 #include "stages/model/lora.h"
 #include "stages/model/noise.h"
+#include "stages/model/parallel_plan.h"
 #include "stages/model/prepare_load.h"
 #include "stages/model/stage_inputs.h"
 #include "stages/sdk/parameters.h"
@@ -18,6 +20,7 @@
 #include "stages/wan/family.h"
 #include "stages/wan/generation.h"
 #include "stages/wan/merged_transformers.h"
+#include "stages/wan/model_folder.h"
 #include "stages/wan/stage_common.h"
 #include "stages/wan/stages.h"
 
@@ -40,6 +43,7 @@ class DiffusionStage final : public sdk::Stage {
   absl::Status Load(const sdk::LoadOptions& options) override {
     return tensor::Guarded([&]() -> absl::Status {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
+      ONEPIECE_RETURN_IF_ERROR(CheckModelFolder(options.model_dir));
       ONEPIECE_ASSIGN_OR_RETURN(const at::ScalarType products,
                                 model::ParsePrecision(options.precision, device));
       ONEPIECE_ASSIGN_OR_RETURN(const auto scheduler,
@@ -79,16 +83,22 @@ class DiffusionStage final : public sdk::Stage {
       if (saved.has_value()) {
         ONEPIECE_RETURN_IF_ERROR(GoOn(*saved, *scheduler, generator, denoise));
       } else {
+        // Every member of a group draws the same noise.
         denoise.latents = model::InitialLatents(generator, shape).to(loaded_->device);
       }
-      ONEPIECE_ASSIGN_OR_RETURN(
-          const at::Tensor latents,
-          Denoise(*weights.value, *scheduler, denoise, [&](const DenoiseStep& step) {
-            return context.Checkpoint(step.index + 1, step.steps, [&] {
-              return model::SaveState(
-                  {described(), step.latents, generator.get_state(), scheduler->Save()});
-            });
-          }));
+      const auto save = [&](const DenoiseStep& step) {
+        return context.Checkpoint(step.index + 1, step.steps, [&] {
+          return model::SaveState(
+              {described(), step.latents, generator.get_state(), scheduler->Save()});
+        });
+      };
+      if (const auto late = LateStart(context.collaboration())) denoise.first_step = *late;
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor latents,
+                                Denoise(*weights.value, *scheduler, denoise, save, [&](int index) {
+                                  return GroupOf(
+                                      context, index,
+                                      weights.value->WorkOf(shape, settings.guidance_scale > 1));
+                                }));
       std::vector<sdk::Artifact> outputs(1);
       ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("latents", latents));
       return outputs;
@@ -109,6 +119,22 @@ class DiffusionStage final : public sdk::Stage {
     std::string model_dir;
     int threads;
   };
+
+  /// Returns the step at which a newcomer begins, to which the other members bring the state.
+  static std::optional<int> LateStart(const sdk::Collaboration& with) {
+    if (with.group == nullptr || std::ranges::count(with.newcomers, with.group->rank()) == 0)
+      return std::nullopt;
+    return with.steps_done;
+  }
+
+  static absl::StatusOr<StepGroup> GroupOf(sdk::StageContext& context, int index,
+                                           const model::ParallelWork& work) {
+    const sdk::Collaboration with = context.collaboration();
+    StepGroup group{.parallel = model::ParallelOf(with, work)};
+    // After their first step newcomers are members like the others.
+    if (with.steps_done == index) group.newcomers = with.newcomers;
+    return group;
+  }
 
   /// Returns the model's weights, changed by the adapters that the job names.
   absl::StatusOr<Weights> Weigh(const sdk::Parameters& parameters) const {

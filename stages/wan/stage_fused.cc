@@ -29,6 +29,14 @@ class PartContext final : public sdk::StageContext {
     return whole_.Checkpoint(Place(step, steps), total_, save);
   }
 
+  sdk::Collaboration collaboration() override {
+    sdk::Collaboration part = whole_.collaboration();
+    part.steps_done = std::max(0, part.steps_done - done_before_);
+    // Whoever comes while another part is computed has the state of this part's beginning.
+    if (part.steps_done == 0) part.newcomers.clear();
+    return part;
+  }
+
  private:
   int Place(int step, int steps) const {
     // Steps count from 1 (StageContext::Progress), and a part with steps of its own may have done

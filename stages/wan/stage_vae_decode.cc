@@ -5,6 +5,7 @@
 #include "cluster/media/media.h"
 #include "stages/model/component_store.h"
 #include "stages/model/frames_output.h"
+#include "stages/model/parallel_plan.h"
 #include "stages/model/prepare_load.h"
 #include "stages/model/stage_inputs.h"
 #include "stages/sdk/parameters.h"
@@ -60,8 +61,14 @@ class VaeDecodeStage final : public sdk::Stage {
         steps = total + 1;  // The last step is the encoder's.
         return context.Progress(done, steps);
       };
+      const model::Parallel parallel = model::ParallelOf(context.collaboration(), {});
       ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames,
-                                DecodeFrames(*loaded_->vae, latents, progress, tiling));
+                                DecodeFrames(*loaded_->vae, latents, progress, tiling, parallel));
+      if (parallel.group != nullptr && parallel.group->rank() != 0) {
+        // The first rank encodes the video for all.
+        ONEPIECE_RETURN_IF_ERROR(context.Progress(steps, steps));
+        return std::vector<sdk::Artifact>{model::FramesChecksum(ViewOf(frames))};
+      }
       ONEPIECE_ASSIGN_OR_RETURN(const std::string provenance,
                                 model::Provenance(context, loaded_->model_dir));
       ONEPIECE_ASSIGN_OR_RETURN(auto outputs,
@@ -95,12 +102,16 @@ class VaeDecodeStage final : public sdk::Stage {
     return tensor::ToDevice(latents, loaded_->device);
   }
 
+  static media::FramesView ViewOf(const at::Tensor& frames) {
+    const std::span<const std::byte> rgb(static_cast<const std::byte*>(frames.data_ptr()),
+                                         static_cast<std::size_t>(frames.numel()));
+    return {rgb, frames.size(0), frames.size(1), frames.size(2)};
+  }
+
   static absl::StatusOr<std::vector<sdk::Artifact>> Outputs(const at::Tensor& frames,
                                                             const std::string& format, int fps,
                                                             const std::string& provenance) {
-    const std::span<const std::byte> rgb(static_cast<const std::byte*>(frames.data_ptr()),
-                                         static_cast<std::size_t>(frames.numel()));
-    const media::FramesView view{rgb, frames.size(0), frames.size(1), frames.size(2)};
+    const media::FramesView view = ViewOf(frames);
     if (format != "raw") return model::EncodeFrames(view, "format", format, fps, provenance);
     ONEPIECE_ASSIGN_OR_RETURN(sdk::Artifact raw, tensor::ToArtifact("frames", frames));
     return std::vector<sdk::Artifact>{std::move(raw), model::FramesChecksum(view)};

@@ -5,6 +5,11 @@
 // text_encoder, transformer, scheduler, vae and, for most image-to-video models, image_encoder and
 // image_processor. Each stage reads only its own components. Results depend on
 // LoadOptions::threads, the model and the job alone.
+//
+// Several workers may compute a job (sdk::Collaboration): they share the steps of diffusion and the
+// frames of vae_decode, and each of them computes the other stages by itself. Their results equal
+// one worker's up to rounding. Members may change at the steps of diffusion. Of vae_decode, the
+// first rank makes the outputs and the others frames_sha256 alone.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,11 @@
 #include "stages/wan/transformer_3d.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <optional>
 
 #include "cluster/base/status.h"
 #include "stages/model/config_reader.h"
@@ -328,6 +331,19 @@ model::Rotary WanTransformer::MakeRotary(std::int64_t frames, std::int64_t heigh
   return {table(at::cos), table(at::sin)};
 }
 
+model::Rotary WanTransformer::RotaryOf(std::int64_t frames, std::int64_t height,
+                                       std::int64_t width) const {
+  const std::array<std::int64_t, 3> shape = {frames, height, width};
+  const base::MutexLock lock(rotary_cache_->mutex);
+  if (rotary_cache_->shape != shape) {
+    // Autograd cannot keep tensors that are made in inference mode.
+    const c10::InferenceMode outside(false);
+    rotary_cache_->rotary = MakeRotary(frames, height, width);
+    rotary_cache_->shape = shape;
+  }
+  return rotary_cache_->rotary;
+}
+
 at::Tensor WanTransformer::TimeEmbedding(double timestep) const {
   const std::int64_t half = config_.freq_dim / 2;
   // The order of operations is the reference's, because each one rounds.
@@ -354,35 +370,43 @@ at::Tensor WanTransformer::CrossAttention(const Block& block, const at::Tensor& 
   return cross.out.Apply(attended.transpose(1, 2).flatten(2));
 }
 
-at::Tensor WanTransformer::SelfAttention(const Block& block, const at::Tensor& hidden,
-                                         const model::Rotary& rotary) const {
+absl::StatusOr<at::Tensor> WanTransformer::SelfAttention(const Block& block,
+                                                         const at::Tensor& hidden,
+                                                         const Pass& pass) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim));
-  at::Tensor q = block.self.q.Apply(hidden), k = block.self.k.Apply(hidden);
-  model::RmsNormRotate(q, block.self.norm_q, config_.epsilon, &rotary);
-  model::RmsNormRotate(k, block.self.norm_k, config_.epsilon, &rotary);
-  const at::Tensor attended =
-      model::Attention(Heads(q), Heads(k), Heads(block.self.v.Apply(hidden)), scale);
+  // Rounds once for all three products.
+  const at::Tensor x = hidden.to(block.self.q.weight.scalar_type());
+  at::Tensor q = block.self.q.Apply(x), k = block.self.k.Apply(x);
+  model::RmsNormRotate(q, block.self.norm_q, config_.epsilon, &pass.rotary);
+  model::RmsNormRotate(k, block.self.norm_k, config_.epsilon, &pass.rotary);
+  const at::Tensor v = block.self.v.Apply(x);
+  if (pass.parts != nullptr) {
+    ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor attended, pass.parts->Attention(q, k, v, scale));
+    return block.self.out.Apply(attended);
+  }
+  const at::Tensor attended = model::Attention(Heads(q), Heads(k), Heads(v), scale);
   return block.self.out.Apply(attended.transpose(1, 2).flatten(2));
 }
 
-void WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
-                              const model::Rotary& rotary, const Context& context,
-                              std::size_t layer) const {
+absl::Status WanTransformer::RunBlock(const Block& block, at::Tensor& hidden, const Pass& pass,
+                                      std::size_t layer) const {
   // The order is shift, scale and gate of attention, then those of the FFN. Modulation is passed as
   // the norm's gain and shift, so it costs no pass of its own.
-  const at::Tensor modulation = (block.modulation + time).view({6, config_.dim()});
+  const at::Tensor modulation = (block.modulation + pass.time).view({6, config_.dim()});
   const auto modulated = [&](std::int64_t first) {
     return LayerNorm(hidden, config_.epsilon, 1 + modulation[first + 1], modulation[first]);
   };
-  AddScaled(hidden, SelfAttention(block, modulated(0), rotary).to(at::kFloat), modulation[2]);
+  ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor attended, SelfAttention(block, modulated(0), pass));
+  AddScaled(hidden, attended.to(at::kFloat), modulation[2]);
   Add(hidden,
       CrossAttention(block,
                      config_.cross_attn_norm
                          ? LayerNorm(hidden, config_.epsilon, block.norm2.weight, block.norm2.bias)
                          : hidden,
-                     context, layer));
+                     pass.context, layer));
   const at::Tensor inner = Gelu(block.ffn_in.Apply(modulated(3)));
   AddScaled(hidden, block.ffn_out.Apply(inner).to(at::kFloat), modulation[5]);
+  return absl::OkStatus();
 }
 
 at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t batch,
@@ -395,27 +419,73 @@ at::Tensor WanTransformer::Unpatchify(const at::Tensor& patches, std::int64_t ba
       .reshape({batch, c.out_channels, frames * c.patch_t, height * c.patch_h, width * c.patch_w});
 }
 
+model::ParallelWork WanTransformer::WorkOf(at::IntArrayRef latents, bool guided) const {
+  const TransformerConfig& c = config_;
+  return {.heads = c.num_heads,
+          .tokens = latents[2] / c.patch_t * (latents[3] / c.patch_h) * (latents[4] / c.patch_w),
+          .guided = guided};
+}
+
+at::Tensor WanTransformer::EmbedPatches(const at::Tensor& hidden,
+                                        const model::TokenParts* parts) const {
+  const TransformerConfig& c = config_;
+  const at::Tensor x = hidden.to(device_, at::kFloat);
+  const std::int64_t height = x.size(3) / c.patch_h, width = x.size(4) / c.patch_w;
+  if (parts == nullptr) {
+    return at::conv3d(x, patch_.weight, patch_.bias, {c.patch_t, c.patch_h, c.patch_w})
+        .flatten(2)
+        .transpose(1, 2)
+        .contiguous();
+  }
+  // Patches do not overlap, so the convolution is a product of each patch with the weights. Only
+  // the frames that this rank's tokens lie in are laid out as patches.
+  const std::int64_t frame_tokens = height * width, first = parts->begin() / frame_tokens,
+                     some = (parts->begin() + parts->count() - 1) / frame_tokens - first + 1;
+  const at::Tensor patches =
+      x.narrow(2, first * c.patch_t, some * c.patch_t)
+          .narrow(3, 0, height * c.patch_h)
+          .narrow(4, 0, width * c.patch_w)
+          .reshape({x.size(0), c.in_channels, some, c.patch_t, height, c.patch_h, width, c.patch_w})
+          .permute({0, 2, 4, 6, 1, 3, 5, 7})
+          .reshape({x.size(0), some * frame_tokens, -1})
+          .narrow(1, parts->begin() - first * frame_tokens, parts->count());
+  return at::linear(patches, patch_.weight.flatten(1), patch_.bias);
+}
+
 absl::StatusOr<at::Tensor> WanTransformer::Forward(const at::Tensor& hidden, double timestep,
-                                                   const Context& context) const {
+                                                   const Context& context,
+                                                   const model::Parallel& parallel) const {
   return Computed(patch_.weight, [&]() -> absl::StatusOr<at::Tensor> {
     ONEPIECE_RETURN_IF_ERROR(CheckInput(hidden, context));
     const TransformerConfig& c = config_;
     const std::int64_t frames = hidden.size(2) / c.patch_t, height = hidden.size(3) / c.patch_h,
                        width = hidden.size(4) / c.patch_w;
-    const model::Rotary rotary = MakeRotary(frames, height, width);
-    at::Tensor x = at::conv3d(hidden.to(device_, at::kFloat), patch_.weight, patch_.bias,
-                              {c.patch_t, c.patch_h, c.patch_w})
-                       .flatten(2)
-                       .transpose(1, 2)
-                       .contiguous();
-    const at::Tensor time = TimeEmbedding(timestep);
-    const at::Tensor projected = time_proj_.Apply(at::silu(time)).view({1, 6, c.dim()});
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      RunBlock(blocks_[i], x, projected, rotary, context, i);
+    std::optional<model::TokenParts> parts;
+    if (parallel.group != nullptr) {
+      if (model::Recorded(patch_.weight))
+        return absl::UnimplementedError("a group of workers does not train a model");
+      // A plan with two branches is for guided predictions; the caller has made it so.
+      ONEPIECE_ASSIGN_OR_RETURN(
+          parts, model::TokenParts::Make(parallel, WorkOf(hidden.sizes(), parallel.plan.cfg == 2)));
     }
+    model::Rotary rotary = RotaryOf(frames, height, width);
+    if (parts) {
+      rotary = {rotary.cos.narrow(0, parts->begin(), parts->count()),
+                rotary.sin.narrow(0, parts->begin(), parts->count())};
+    }
+    at::Tensor x = EmbedPatches(hidden, parts ? &*parts : nullptr);
+    const at::Tensor time = TimeEmbedding(timestep);
+    const Pass pass{context, time_proj_.Apply(at::silu(time)).view({1, 6, c.dim()}), rotary,
+                    parts ? &*parts : nullptr};
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+      ONEPIECE_RETURN_IF_ERROR(RunBlock(blocks_[i], x, pass, i));
     const at::Tensor modulation = (modulation_ + time.unsqueeze(1)).view({2, c.dim()});
     x = LayerNorm(x, c.epsilon, 1 + modulation[1], modulation[0]);
-    return Unpatchify(proj_out_.Apply(x), hidden.size(0), frames, height, width);
+    at::Tensor patches = proj_out_.Apply(x);
+    if (parts) {
+      ONEPIECE_ASSIGN_OR_RETURN(patches, parts->Gather(patches));
+    }
+    return Unpatchify(patches, patches.size(0), frames, height, width);
   });
 }
 

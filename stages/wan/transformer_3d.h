@@ -4,12 +4,18 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "cluster/base/mutex.h"
 #include "stages/model/kernels.h"
+#include "stages/model/parallel_plan.h"
+#include "stages/model/token_parts.h"
 #include "stages/model/weights.h"
 
 namespace onepiece::wan {
@@ -70,10 +76,20 @@ class WanTransformer {
   /// for image to video of their condition, generation.h), at `timestep` (0 to 1000). Returns F32
   /// [batch, out_channels, frames, height, width], without the rest that does not fill a patch.
   ///
-  /// Errors: INVALID_ARGUMENT (smaller than a patch, or past rope_max_seq_len), RESOURCE_EXHAUSTED,
-  /// INTERNAL.
+  /// With a group every rank gives the same `hidden` and the `context` of its branch, computes its
+  /// part of the tokens, and gets the predictions of all branches: [cfg · batch, out_channels, …].
+  /// A group's result equals one worker's up to rounding.
+  ///
+  /// Errors: INVALID_ARGUMENT (smaller than a patch, or past rope_max_seq_len; BAD_PLAN),
+  /// RESOURCE_EXHAUSTED, INTERNAL; with a group those of sdk::Group, and UNIMPLEMENTED for
+  /// training.
   [[nodiscard]] absl::StatusOr<at::Tensor> Forward(const at::Tensor& hidden, double timestep,
-                                                   const Context& context) const;
+                                                   const Context& context,
+                                                   const model::Parallel& parallel = {}) const;
+
+  /// Returns what a plan must fit for predictions of latents of this shape ([batch, channels,
+  /// frames, height, width]).
+  [[nodiscard]] model::ParallelWork WorkOf(at::IntArrayRef latents, bool guided) const;
 
   [[nodiscard]] const TransformerConfig& config() const { return config_; }
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
@@ -125,20 +141,43 @@ class WanTransformer {
   [[nodiscard]] absl::StatusOr<at::Tensor> EmbedImage(const at::Tensor& image) const;
   [[nodiscard]] model::Rotary MakeRotary(std::int64_t frames, std::int64_t height,
                                          std::int64_t width) const;
+  /// Returns MakeRotary of the shape, which all steps and layers of a job share.
+  [[nodiscard]] model::Rotary RotaryOf(std::int64_t frames, std::int64_t height,
+                                       std::int64_t width) const;
   [[nodiscard]] at::Tensor TimeEmbedding(double timestep) const;
   [[nodiscard]] at::Tensor Heads(const at::Tensor& x) const;
+  /// One call of Forward, as the layers see it.
+  struct Pass {
+    const Context& context;
+    at::Tensor time;                 ///< Modulation, F32 [1, 6, dim].
+    model::Rotary rotary;            ///< Of this rank's tokens.
+    const model::TokenParts* parts;  ///< Null: this worker has all tokens.
+  };
+  /// Returns the embedded patches [batch, tokens, dim], those of `parts` if it is not null.
+  [[nodiscard]] at::Tensor EmbedPatches(const at::Tensor& hidden,
+                                        const model::TokenParts* parts) const;
   /// Computes one layer. Changes `hidden` in place.
-  void RunBlock(const Block& block, at::Tensor& hidden, const at::Tensor& time,
-                const model::Rotary& rotary, const Context& context, std::size_t layer) const;
-  [[nodiscard]] at::Tensor SelfAttention(const Block& block, const at::Tensor& hidden,
-                                         const model::Rotary& rotary) const;
+  absl::Status RunBlock(const Block& block, at::Tensor& hidden, const Pass& pass,
+                        std::size_t layer) const;
+  [[nodiscard]] absl::StatusOr<at::Tensor> SelfAttention(const Block& block,
+                                                         const at::Tensor& hidden,
+                                                         const Pass& pass) const;
   [[nodiscard]] at::Tensor CrossAttention(const Block& block, const at::Tensor& hidden,
                                           const Context& context, std::size_t layer) const;
   [[nodiscard]] at::Tensor Unpatchify(const at::Tensor& patches, std::int64_t batch,
                                       std::int64_t frames, std::int64_t height,
                                       std::int64_t width) const;
 
+  /// The tables of the last shape: 38 MB for 720p, so one is enough. Behind a pointer, because the
+  /// class is movable.
+  struct RotaryCache {
+    base::Mutex mutex;
+    std::array<std::int64_t, 3> shape ABSL_GUARDED_BY(mutex){};
+    model::Rotary rotary ABSL_GUARDED_BY(mutex);
+  };
+
   TransformerConfig config_;
+  std::unique_ptr<RotaryCache> rotary_cache_ = std::make_unique<RotaryCache>();
   std::int64_t weight_bytes_ = 0;
   at::Device device_ = at::kCPU;
   Linear patch_, time_1_, time_2_, time_proj_, text_1_, text_2_, proj_out_;

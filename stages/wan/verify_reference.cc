@@ -22,6 +22,7 @@
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/family.h"
 #include "stages/wan/generation.h"
+#include "stages/wan/model_folder.h"
 
 namespace onepiece::wan {
 namespace {
@@ -284,6 +285,7 @@ absl::StatusOr<sdk::VerifyReport> VerifyReference(const std::string& model_dir,
     ONEPIECE_ASSIGN_OR_RETURN(
         const at::Device device,
         model::PrepareLoad({.device = device_name, .model_dir = model_dir, .threads = threads}));
+    ONEPIECE_RETURN_IF_ERROR(CheckModelFolder(model_dir));
     return Replay({model_dir, device}, reference);
   });
 }

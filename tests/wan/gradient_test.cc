@@ -64,6 +64,17 @@ class GradientTest : public QObject {
     QVERIFY2(error < 1e-5, std::to_string(error).c_str());
   }
 
+  /// What inference leaves in the model, autograd must be able to keep.
+  void Backward_WorksAfterInference() {
+    const TrainedModel m("tiny-wan-t2v");
+    {
+      const c10::NoGradGuard guard;
+      m.Predict();
+    }
+    m.Loss().backward();
+    QVERIFY(m.weights.begin()->second.grad().defined());
+  }
+
   void Backward_GivesTheSlopeOfEveryWeight_data() { Models(); }
   void Backward_GivesTheSlopeOfEveryWeight() {
     QFETCH(QString, model);

@@ -9,8 +9,10 @@
 #include "stages/wan/autoencoder.h"
 #include "stages/wan/clip_vision.h"
 #include "stages/wan/inspect.h"
+#include "stages/wan/stages.h"
 #include "stages/wan/transformer_3d.h"
 #include "stages/wan/umt5_encoder.h"
+#include "stages/wan/verify_reference.h"
 #include "tests/model/component_copy.h"
 #include "tests/test_main.h"
 #include "tests/wan/models.h"
@@ -213,6 +215,42 @@ class WeightsTest : public QObject {
              std::to_string(bytes).c_str());  // The files without their headers.
     for (const auto& stage : report->stages)
       QVERIFY2(stage.weight_bytes > 0 && stage.activation_bytes > 0, stage.stage.c_str());
+  }
+
+  void Load_RefusesModelsWithTwoTransformers_data() {
+    QTest::addColumn<QString>("index");
+    QTest::addColumn<bool>("folder");
+    QTest::addColumn<QString>("field");  // Empty when the folder is good.
+    QTest::newRow("named") << R"({"transformer_2": ["diffusers", "WanTransformer3DModel"]})"
+                           << false << "transformer_2";
+    QTest::newRow("there") << "{}" << true << "transformer_2";
+    QTest::newRow("boundary") << R"({"boundary_ratio": 0.875})" << false << "boundary_ratio";
+    QTest::newRow("timesteps") << R"({"expand_timesteps": true})" << false << "expand_timesteps";
+    QTest::newRow("one") << R"({"transformer_2": [null, null], "expand_timesteps": false})" << false
+                         << "";
+  }
+  void Load_RefusesModelsWithTwoTransformers() {
+    QFETCH(QString, index);
+    QFETCH(bool, folder);
+    QFETCH(QString, field);
+    const model::ComponentCopy copy(kTinyModel);
+    copy.Patch(nlohmann::json::parse(index.toStdString()), "model_index.json");
+    if (folder) fs::create_directory(copy.path() + "/transformer_2");
+    const auto stage = MakeDiffusionStage();
+    const absl::Status status = stage->Load({.model_dir = copy.path()});
+    const auto report = InspectModel(copy.path());
+    QVERIFY2(report.ok(), base::Message(report.status()).c_str());
+    if (field.isEmpty()) {
+      QVERIFY2(status.ok(), status.ToString().c_str());
+      QVERIFY(report->problems.empty());
+      return;
+    }
+    CompareError(status, absl::StatusCode::kUnimplemented, field.toUtf8().constData());
+    QVERIFY(std::ranges::any_of(report->problems, [&](const std::string& problem) {
+      return QString::fromStdString(problem).contains(field);
+    }));
+    const auto verified = VerifyReference(copy.path(), kModels + "/reference/t2v_0.safetensors", 1);
+    CompareError(verified.status(), absl::StatusCode::kUnimplemented, field.toUtf8().constData());
   }
 
   void InspectModel_NamesWhatDoesNotFit() {
