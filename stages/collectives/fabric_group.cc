@@ -255,13 +255,18 @@ absl::Status FabricGroup::CheckStanding() {
     const Link& link = LinkTo(i);
     const auto notice = link.notice();
     if (notice.has_value() && notice->group == key_) return Heard(i, *notice);
-    if (link.peer_epoch() > key_.epoch) {
-      return End(Notice::Why::kEnded, i,
-                 "it has gone on to epoch " + std::to_string(link.peer_epoch()) + ", after " +
-                     std::to_string(key_.epoch));
-    }
+    if (link.peer_epoch() > key_.epoch) return GoneOn(i, link.peer_epoch());
   }
   return absl::OkStatus();
+}
+
+absl::Status FabricGroup::GoneOn(int rank, std::uint64_t epoch) {
+  // A member that ended the group said why before it went on, perhaps after the last look.
+  const auto notice = LinkTo(rank).notice();
+  if (notice.has_value() && notice->group == key_) return Heard(rank, *notice);
+  return End(
+      Notice::Why::kEnded, rank,
+      "it has gone on to epoch " + std::to_string(epoch) + ", after " + std::to_string(key_.epoch));
 }
 
 bool FabricGroup::AllDone() const {
@@ -337,20 +342,13 @@ absl::StatusOr<bool> FabricGroup::Pull(std::size_t which, Deadline deadline) {
     if (message.received + chunk.size() > LimitOf(which)) return false;
     TakeIn(which, chunk);
   }  // Else it is left over from an earlier group: nobody wants it.
-  const int from = message.rank;
-  if (!link.Read(key_.epoch, ChainDeadline(deadline)).ok()) {
-    // What the peer sent is here. Whether it still lives matters when it is needed again.
-    if (!transfers_.incoming[which].done) return LinkFailed(from);
-  }
+  // The peer may have left since it sent all this. Whether that matters, FindLost says.
+  (void)link.Read(key_.epoch, ChainDeadline(deadline));
   return true;
 }
 
 absl::Status FabricGroup::CheckHeader(const Incoming& message, const ChunkHeader& header) {
-  if (header.group.epoch > key_.epoch) {
-    return End(Notice::Why::kEnded, message.rank,
-               "it has gone on to epoch " + std::to_string(header.group.epoch) + ", after " +
-                   std::to_string(key_.epoch));
-  }
+  if (header.group.epoch > key_.epoch) return GoneOn(message.rank, header.group.epoch);
   const Call& call = transfers_.call;
   if (header.group.hash != key_.hash) {
     return End(Notice::Why::kDiffers, message.rank,
@@ -466,12 +464,15 @@ absl::Status FabricGroup::Heard(int from, const Notice& notice) {
 
 absl::Status FabricGroup::End(Notice::Why why, int rank, const std::string& message) {
   const Notice notice{.group = key_, .why = why, .rank = static_cast<std::uint32_t>(rank)};
-  const bool unreachable = why == Notice::Why::kLost || why == Notice::Why::kSilent;
-  for (int i = 0; i < size(); ++i) {
-    if (i == this->rank() || (i == rank && unreachable) || LinkTo(i).broken()) continue;
+  const auto tell = [&](int i) {
     // Who does not hear it finds out by its deadline.
-    (void)LinkTo(i).Tell(notice, Now() + base::Scaled(kChainGrace));
+    if (!LinkTo(i).broken()) (void)LinkTo(i).Tell(notice, Now() + base::Scaled(kChainGrace));
+  };
+  for (int i = 0; i < size(); ++i) {
+    if (i != this->rank() && i != rank) tell(i);
   }
+  // The silent one last: it may be slow, or be stopped, and then on some fabrics this takes time.
+  if (rank != this->rank() && why != Notice::Why::kLost) tell(rank);
   return ErrorOf(why, rank, message);
 }
 

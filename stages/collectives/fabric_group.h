@@ -89,6 +89,7 @@ class FabricGroup final : public CheckedGroup {
   /// Chains get more time than the call, because one that meets its deadline breaks its channel.
   static base::MonotonicTime ChainDeadline(Deadline deadline);
   absl::Status LinkFailed(int rank);
+  absl::Status GoneOn(int rank, std::uint64_t epoch);
   absl::Status Heard(int from, const Notice& notice);
   /// Makes the error, and tells the other members.
   absl::Status End(Notice::Why why, int rank, const std::string& message);

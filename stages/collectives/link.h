@@ -77,7 +77,7 @@ class Link {
 
  private:
   absl::Status Run(base::MonotonicTime deadline);
-  absl::Status RingIfAsleep(base::MonotonicTime deadline);
+  void RingIfAsleep(base::MonotonicTime deadline);
   void NoteRead(std::uint64_t count);
 
   const AreaLayout layout_;
