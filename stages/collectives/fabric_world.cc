@@ -169,12 +169,7 @@ absl::Status FabricWorld::Reconnect(std::span<const std::uint32_t> workers, Rend
 absl::StatusOr<std::unique_ptr<sdk::Group>> FabricWorld::MakeGroup(
     const sdk::GroupDescriptor& descriptor) {
   ONEPIECE_ASSIGN_OR_RETURN(const int rank, RankIn(descriptor, index(), workers()));
-  if (descriptor.epoch < mesh_->epoch) {
-    return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_GROUP",
-                           "group \"" + descriptor.job + "\": epoch " +
-                               std::to_string(descriptor.epoch) + " is before " +
-                               std::to_string(mesh_->epoch) + ", in which this worker is");
-  }
+  if (descriptor.epoch < mesh_->epoch) return EpochTooSmall(descriptor, mesh_->epoch);
   for (std::size_t i = 0; i < descriptor.members.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
     const Link* link = mesh_->links[descriptor.members[i]].get();

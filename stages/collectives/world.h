@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "stages/sdk/group.h"
 
@@ -35,5 +36,8 @@ class World {
 /// Errors: INVALID_ARGUMENT (BAD_GROUP, but for the epoch).
 absl::StatusOr<int> RankIn(const sdk::GroupDescriptor& descriptor, std::uint32_t index,
                            std::uint32_t workers);
+
+/// BAD_GROUP for a group of an epoch before `epoch`, in which this worker is.
+absl::Status EpochTooSmall(const sdk::GroupDescriptor& descriptor, std::uint64_t epoch);
 
 }  // namespace onepiece::collectives

@@ -16,6 +16,7 @@
 #include "cluster/base/status.h"
 #include "cluster/fabric/fabric.h"
 #include "stages/collectives/fabric_world.h"
+#include "stages/collectives/gloo_world.h"
 
 namespace onepiece::collectives {
 
@@ -120,6 +121,25 @@ class FabricWorlds final : public Worlds {
   LocalMeeting meeting_;
 };
 
+#ifdef ONEPIECE_HAVE_GLOO
+/// Threads that meet over loopback.
+class GlooWorlds final : public Worlds {
+ public:
+  explicit GlooWorlds(std::uint32_t count) {
+    Open(count, [&](std::uint32_t i) -> absl::StatusOr<std::unique_ptr<World>> {
+      return GlooWorld::Open(
+          {.index = i, .workers = count, .folder = folder_.path().toStdString()});
+    });
+  }
+  ~GlooWorlds() override { ends_.clear(); }
+  GlooWorlds(const GlooWorlds&) = delete;
+  GlooWorlds& operator=(const GlooWorlds&) = delete;
+
+ private:
+  QTemporaryDir folder_;
+};
+#endif
+
 /// The kinds of worlds that this build has.
 inline QStringList WorldKinds() {
   QStringList kinds{"shm", "shm with tiny slots"};
@@ -127,10 +147,16 @@ inline QStringList WorldKinds() {
 #if defined(ONEPIECE_HAVE_UCX) && !defined(__SANITIZE_THREAD__)
   kinds << "ucx";
 #endif
+#ifdef ONEPIECE_HAVE_GLOO
+  kinds << "gloo";
+#endif
   return kinds;
 }
 
 inline std::unique_ptr<Worlds> OpenWorlds(const QString& kind, std::uint32_t count) {
+#ifdef ONEPIECE_HAVE_GLOO
+  if (kind == "gloo") return std::make_unique<GlooWorlds>(count);
+#endif
   if (kind == "ucx") return std::make_unique<FabricWorlds>("ucx://lo", count, 4096, 2);
   if (kind == "shm with tiny slots") {
     return std::make_unique<FabricWorlds>(FabricWorlds::ShmUri(), count, 64, 2);
