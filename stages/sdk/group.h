@@ -59,10 +59,11 @@ absl::StatusOr<std::vector<std::int64_t>> PartOffsets(const GroupDescriptor& gro
 ///
 /// Blocking: each call returns by its deadline.
 ///
-/// Errors: INVALID_ARGUMENT (BAD_SHAPE: sizes that do not fit; nothing was sent), UNAVAILABLE
-/// (RANK_LOST: a member's process is dead), DEADLINE_EXCEEDED (RANK_SILENT: a member has not come
-/// in time), ABORTED (RANK_DIFFERS: a member called another operation, or the same with other
-/// sizes; GROUP_ENDED: a member has gone on to a later epoch), INTERNAL. All but
+/// Errors: INVALID_ARGUMENT (BAD_SHAPE: sizes that do not fit; BAD_CALL: an exchange is not
+/// finished, or there is none to finish; nothing was sent), UNAVAILABLE (RANK_LOST: a member's
+/// process is dead), DEADLINE_EXCEEDED (RANK_SILENT: a member has not come in time), ABORTED
+/// (RANK_DIFFERS: a member called another operation, or the same with other sizes; GROUP_ENDED: a
+/// member has gone on to a later epoch, or gave up waiting for this one), INTERNAL. All but
 /// INVALID_ARGUMENT name the rank in the message and, by FailedRank(), for programs; they end the
 /// group: every later call returns the same error. Its members go on with a descriptor of a
 /// greater epoch.

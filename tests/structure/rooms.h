@@ -101,6 +101,7 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
         "cluster/terminal", "proto"}},
       {"stages/sdk", {"cluster/base", "cluster/message"}},
       {"stages/runtime", {"stages/sdk", "cluster/base", "cluster/message"}},
+      {"stages/collectives", {"stages/sdk", "cluster/base", "cluster/fabric"}},
       {"stages/tensor", {"stages/sdk", "cluster/base", "cluster/message"}},
       {"stages/device", {"cluster/base"}},
       {"stages/model",

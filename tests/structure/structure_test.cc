@@ -23,6 +23,7 @@ const QMap<QString, QStringList>& VendorDoors() {
       {"cuda", {"stages/device"}},
       {"infiniband/", {"cluster/fabric/verbs"}},
       {"ucp/", {"cluster/fabric/ucx"}},
+      {"gloo/", {"stages/collectives", "tests/bench"}},
       {"libav", {"cluster/media"}},
       {"sqlite3.h", {"cluster/sqlite"}},
       {"openssl/", {"cluster/base", "cluster/identity", "cluster/proxy", "cluster/service"}},
