@@ -10,6 +10,9 @@ std::string PoolId(const PoolKey& key) {
   if (key.threads != 1) absl::StrAppend(&id, ";", key.threads, " threads");
   if (key.precision != "f32") absl::StrAppend(&id, ";", key.precision);
   if (!key.device.empty()) absl::StrAppend(&id, ";", key.device);
+  if (key.collaborates) absl::StrAppend(&id, ";collaboration");
+  if (key.cfg != 0 || key.sequence != 0)
+    absl::StrAppend(&id, ";cfg=", key.cfg, ",sequence=", key.sequence);
   return id;
 }
 

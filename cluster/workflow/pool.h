@@ -14,7 +14,9 @@ struct PoolKey {
   std::string pool;  ///< The stage's pool, or its model when it names no pool.
   int threads = 1;
   std::string precision;
-  std::string device;  ///< The kind that an instance needs. Empty: any.
+  std::string device;         ///< The kind that an instance needs. Empty: any.
+  bool collaborates = false;  ///< Its instances' workers compute each job together.
+  int cfg = 0, sequence = 0;  ///< How. 0: as the stage chooses.
   friend auto operator<=>(const PoolKey&, const PoolKey&) = default;
 };
 
@@ -24,7 +26,10 @@ inline PoolKey PoolOf(const v1::StageSpec& stage) {
           .pool = stage.pool().empty() ? stage.model() : stage.pool(),
           .threads = stage.threads() < 1 ? 1 : stage.threads(),
           .precision = stage.precision().empty() ? "f32" : stage.precision(),
-          .device = stage.device()};
+          .device = stage.device(),
+          .collaborates = stage.mode() == v1::MODE_COLLABORATION,
+          .cfg = stage.parallel().cfg(),
+          .sequence = stage.parallel().sequence()};
 }
 
 /// How many instances a pool may have, as its stages and its limits say together.
@@ -46,7 +51,8 @@ struct PoolBounds {
 };
 
 /// Returns the key as people and plans write it: "diffusion/wan/tiny-wan-t2v", with ";2 threads"
-/// ";bf16" and ";cuda" where they are not the default. Different keys have different ids.
+/// ";bf16", ";cuda", ";collaboration" and ";cfg=2,sequence=4" where they are not the default.
+/// Different keys have different ids.
 std::string PoolId(const PoolKey& key);
 inline std::string PoolIdOf(const v1::StageSpec& stage) { return PoolId(PoolOf(stage)); }
 

@@ -21,6 +21,7 @@ constexpr int kMaxEdges = 128;
 constexpr int kMaxParameters = 256;
 constexpr int kMaxMediaTypes = 32;
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxSequence = 64;
 constexpr int kMaxInstances = 4096;
 constexpr std::int64_t kMaxDeviceMemory = std::int64_t{1} << 44;
 // Factors of StageSpec.cost.
@@ -49,6 +50,17 @@ bool IsName(const std::string& text, std::string_view others) {
                      [&](char c) { return plain(c) || others.find(c) != std::string_view::npos; });
 }
 
+absl::Status CheckParallel(const std::string& field, const v1::StageSpec& stage) {
+  if (!stage.has_parallel()) return absl::OkStatus();
+  if (stage.mode() != v1::MODE_COLLABORATION)
+    return Bad(field, "only in collaboration mode: say mode: collaboration too");
+  if (stage.parallel().cfg() < 0 || stage.parallel().cfg() > 2)
+    return Bad(field + ".cfg", "1, or 2 (a worker for each branch of guidance)");
+  if (stage.parallel().sequence() < 0 || stage.parallel().sequence() > kMaxSequence)
+    return Bad(field + ".sequence", absl::StrCat("1 to ", kMaxSequence));
+  return absl::OkStatus();
+}
+
 absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   if (!IsName(stage.stage(), "_-")) {
     return Bad(field + ".stage", "1 to 63 lower-case letters, digits, '_' or '-'");
@@ -60,12 +72,7 @@ absl::Status CheckStage(const std::string& field, const v1::StageSpec& stage) {
   }
   if (stage.model().size() > 4096) return Bad(field + ".model", "at most 4096 bytes");
   if (!v1::Mode_IsValid(stage.mode())) return Bad(field + ".mode", "unknown value");
-  // Accepted, it would silently mean individual mode.
-  if (stage.mode() == v1::MODE_COLLABORATION) {
-    return Bad(field + ".mode",
-               "collaboration does not work yet: leave it out, or say individual (each job goes to "
-               "one worker)");
-  }
+  ONEPIECE_RETURN_IF_ERROR(CheckParallel(field + ".parallel", stage));
   if (stage.min_instances() < 0 || stage.min_instances() > kMaxInstances) {
     return Bad(field + ".min_instances", absl::StrCat("0 to ", kMaxInstances));
   }

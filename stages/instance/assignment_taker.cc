@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/base/status.h"
 #include "stages/instance/model_folder.h"
 
 namespace onepiece::instance {
@@ -16,6 +19,31 @@ namespace {
 // been drained, and how often it looks.
 constexpr auto kLeaveSetLimit = std::chrono::seconds(60);
 constexpr auto kLeaveSetPoll = std::chrono::milliseconds(10);
+
+absl::Status BadPlan(const sdk::ParallelPlan& plan, int workers) {
+  return base::MakeError(
+      absl::StatusCode::kFailedPrecondition, "BAD_PLAN",
+      absl::StrCat("the stage's jobs need cfg=", plan.cfg, " x sequence=", plan.sequence, " = ",
+                   plan.ranks(), " workers, and this instance has ", workers,
+                   ": set `devices` of the instance, or `parallel` of the stage"));
+}
+
+/// One worker, which computes each job on all devices.
+void Collaborate(const v1::StageSpec& spec, const v1::InstanceConfig& config,
+                 runtime::StageAssignment& next) {
+  const int workers = std::max(1, config.devices_size());
+  if (spec.has_parallel()) {
+    next.load.plan = sdk::ParallelPlan{.cfg = std::max(1, spec.parallel().cfg()),
+                                       .sequence = std::max(1, spec.parallel().sequence())};
+    if (next.load.plan->ranks() != workers) {
+      for (runtime::AppModel& model : next.models)
+        model.refused.Update(BadPlan(*next.load.plan, workers));
+    }
+  }
+  if (config.devices_size() > 0) next.load.device = absl::StrJoin(config.devices(), ",");
+  next.devices.clear();
+  next.workers = 1;
+}
 
 }  // namespace
 
@@ -38,6 +66,7 @@ runtime::StageAssignment StageOf(const v1::Assignment& assignment,
   }
   next.workers = config.workers();
   next.devices = {config.devices().begin(), config.devices().end()};
+  if (spec.mode() == v1::MODE_COLLABORATION) Collaborate(spec, config, next);
   next.epoch = assignment.epoch();
   return next;
 }

@@ -37,6 +37,16 @@ absl::StatusOr<v1::InstanceConfig> WithDefaults(v1::InstanceConfig config) {
   return config;
 }
 
+worker::WorkersOptions WorkersOf(const v1::InstanceConfig& config) {
+  worker::WorkersOptions options;
+  // The cluster's, where that is its fabric: what a killed worker leaves goes with the cluster's.
+  constexpr std::string_view kShm = "shm://";
+  const std::string& fabric = config.node().fabric();
+  options.shared_memory =
+      fabric.starts_with(kShm) ? fabric.substr(kShm.size()) : "workers-" + config.node().node_id();
+  return options;
+}
+
 /// Where stages run: in worker processes when the instance has several devices, else here.
 runtime::TaskManager::StageSource StagesOf(const v1::InstanceConfig& config,
                                            worker::Workers& workers) {
@@ -44,7 +54,7 @@ runtime::TaskManager::StageSource StagesOf(const v1::InstanceConfig& config,
   return [&workers, folder = config.plugin_dir()](const std::string& plugin,
                                                   const std::string& stage) {
     return absl::StatusOr<std::unique_ptr<sdk::Stage>>(
-        worker::StageInWorker(workers, folder, plugin, stage));
+        worker::StageInWorkers(workers, {folder, plugin, stage}));
   };
 }
 
@@ -148,6 +158,7 @@ Instance::Instance(v1::InstanceConfig config, std::unique_ptr<node::ClusterView>
           [this](runtime::FinishedWork work) { return delivery_.Deliver(std::move(work)); }, clock),
       recorder_({*view_, updates_, deliver_, counts_, metrics, spans},
                 [this] { return tasks_.assignment(); }),
+      workers_(WorkersOf(config_)),
       tasks_(
           StagesOf(config_, workers_), scheduler_, recorder_,
           [this](const runtime::TaskStatus& status) { publisher_.StatusChanged(status); }, clock,

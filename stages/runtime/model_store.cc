@@ -17,7 +17,7 @@ namespace {
 
 auto Fields(const ModelKey& key) {
   return std::tie(key.plugin, key.stage, key.load.device, key.load.model_dir, key.load.threads,
-                  key.load.precision);
+                  key.load.precision, key.load.plan);
 }
 
 struct Files {

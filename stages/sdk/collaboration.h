@@ -1,6 +1,7 @@
 // What a stage is told when several workers compute one job together (docs/wan.md).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -31,7 +32,7 @@ struct ParallelPlan {
   KeyValueWay way = KeyValueWay::kGather;
 
   [[nodiscard]] int ranks() const { return cfg * sequence; }
-  bool operator==(const ParallelPlan&) const = default;
+  auto operator<=>(const ParallelPlan&) const = default;
 };
 
 /// The workers that compute a job together, as one of them is told. All members run the stage on

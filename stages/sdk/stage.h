@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,8 @@ struct LoadOptions {
   std::string model_dir;       ///< Model folder; empty for stages without weights.
   int threads = 1;  ///< Intra-op threads. It is always set, because sums depend on the count.
   std::string precision = "f32";  ///< The precision of products: "f32", "bf16" or "f16".
+  /// How the workers of a group shall divide jobs, if the workflow says so.
+  std::optional<ParallelPlan> plan = std::nullopt;
 };
 
 /// A number that a stage exports. It becomes onepiece_stage_NAME on the instance's metrics

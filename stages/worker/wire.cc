@@ -40,6 +40,17 @@ absl::Status FromWire(const v1::WorkerStatus& wire) {
   return status;
 }
 
+v1::WorkerPlan ToWire(const sdk::ParallelPlan& plan) {
+  v1::WorkerPlan wire;
+  wire.set_cfg(plan.cfg);
+  wire.set_sequence(plan.sequence);
+  return wire;
+}
+
+sdk::ParallelPlan FromWire(const v1::WorkerPlan& wire) {
+  return {.cfg = wire.cfg(), .sequence = wire.sequence()};
+}
+
 void ToWire(const sdk::StageInfo& info, v1::StageLoaded& loaded) {
   loaded.set_name(info.name);
   loaded.set_description(info.description);

@@ -12,6 +12,9 @@ namespace onepiece::worker {
 v1::WorkerStatus ToWire(const absl::Status& status);
 absl::Status FromWire(const v1::WorkerStatus& status);
 
+v1::WorkerPlan ToWire(const sdk::ParallelPlan& plan);
+sdk::ParallelPlan FromWire(const v1::WorkerPlan& plan);
+
 void ToWire(const sdk::StageInfo& info, v1::StageLoaded& loaded);
 sdk::StageInfo InfoFromWire(const v1::StageLoaded& loaded);
 

@@ -2,6 +2,7 @@
 
 #include <QtTest>
 
+#include "cluster/base/status.h"
 #include "tests/test_main.h"
 
 namespace onepiece::instance {
@@ -38,6 +39,39 @@ class AssignmentTakerTest : public QObject {
     QCOMPARE(stage.load.precision, std::string("f32"));
     QCOMPARE(stage.workers, 3);
     QCOMPARE(stage.epoch, std::uint64_t{4});
+  }
+
+  void StageOf_Devices_AreWorkers_OrComputeTogether() {
+    v1::InstanceConfig config = Config();
+    config.set_workers(2);
+    config.add_devices("cpu:0");
+    config.add_devices("cpu:1");
+    v1::Assignment assignment = Diffusion();
+    assignment.add_app_ids("one");
+    const runtime::StageAssignment alone = StageOf(assignment, config);
+    QCOMPARE(alone.devices, (std::vector<std::string>{"cpu:0", "cpu:1"}));
+    QCOMPARE(alone.workers, 2);
+    assignment.mutable_stage()->set_mode(v1::MODE_COLLABORATION);
+    const runtime::StageAssignment together = StageOf(assignment, config);
+    QCOMPARE(together.load.device, std::string("cpu:0,cpu:1"));
+    QCOMPARE(together.workers, 1);
+    QVERIFY(together.devices.empty() && !together.load.plan.has_value());
+    assignment.mutable_stage()->mutable_parallel()->set_cfg(2);
+    const runtime::StageAssignment planned = StageOf(assignment, config);
+    QVERIFY(planned.load.plan == (sdk::ParallelPlan{.cfg = 2, .sequence = 1}));
+    QVERIFY(planned.models[0].refused.ok());
+  }
+
+  void StageOf_APlanForOtherDevices_IsRefused() {
+    v1::Assignment assignment = Diffusion();
+    assignment.add_app_ids("one");
+    assignment.mutable_stage()->set_mode(v1::MODE_COLLABORATION);
+    assignment.mutable_stage()->mutable_parallel()->set_sequence(2);
+    const auto models = StageOf(assignment, Config()).models;
+    QCOMPARE(base::GetReason(models[0].refused).reason, std::string("BAD_PLAN"));
+    QVERIFY2(base::Message(models[0].refused).find("cfg=1 x sequence=2 = 2 workers") !=
+                 std::string::npos,
+             base::Message(models[0].refused).c_str());
   }
 
   void StageOf_FindsEachApplicationsModel() {

@@ -112,8 +112,11 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
        {"stages/model", "stages/sdk", "stages/tensor", "cluster/media", "cluster/base",
         "cluster/message"}},
       {"stages/finetune", {"stages/wan", "stages/model", "stages/tensor", "cluster/base"}},
+      {"stages/worker",
+       {"stages/sdk", "stages/runtime", "stages/collectives", "cluster/base", "cluster/fabric",
+        "cluster/message", "proto"}},
       {"stages/instance",
-       {"stages/sdk", "stages/runtime", "stages/device", "cluster/base", "cluster/fabric",
+       {"stages/sdk", "stages/runtime", "stages/device", "stages/worker", "cluster/base", "cluster/fabric",
         "cluster/job", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
         "cluster/service", "cluster/node", "cluster/values", "proto"}},
   };

@@ -28,7 +28,7 @@ class WorkerStageTest : public QObject {
   struct Runner {
     explicit Runner(base::Duration stop_limit = std::chrono::seconds(30))
         : workers({.program = ONEPIECE_WORKER, .stop_limit = stop_limit}),
-          stage(StageInWorker(workers, ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody")) {}
+          stage(StageInWorkers(workers, {ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody"})) {}
     absl::Status Load(const std::string& device = "cpu", const std::string& model_dir = "") {
       return stage->Load({.device = device, .model_dir = model_dir});
     }
@@ -87,7 +87,7 @@ class WorkerStageTest : public QObject {
     Runner runner;
     QVERIFY(runner.Load().ok());
     const auto other =
-        StageInWorker(runner.workers, ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody");
+        StageInWorkers(runner.workers, {ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody"});
     QVERIFY(other->Load({.device = "cpu", .model_dir = "b"}).ok());
     const pid_t pid = runner.Pid();
     runner.stage->Unload();
@@ -228,7 +228,7 @@ class WorkerStageTest : public QObject {
   void NoProgram_SaysWhich() {
     Workers workers({.program = "/nowhere/onepiece-worker"});
     const auto stage =
-        StageInWorker(workers, ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody");
+        StageInWorkers(workers, {ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "moody"});
     const absl::Status loaded = stage->Load({});
     QCOMPARE(Reason(loaded), std::string("CANNOT_START"));
     QVERIFY(base::Message(loaded).find("/nowhere/onepiece-worker") != std::string::npos);

@@ -64,7 +64,17 @@ std::vector<WrongWorkflow> WrongStructures() {
       {"stages[1].stage", [](W& w) { w.mutable_stages(1)->set_stage("a"); }},
       {"stages[0].plugin", [](W& w) { w.mutable_stages(0)->set_plugin("../evil"); }},
       {"stages[0].mode", [](W& w) { w.mutable_stages(0)->set_mode(static_cast<v1::Mode>(77)); }},
-      {"stages[1].mode", [](W& w) { w.mutable_stages(1)->set_mode(v1::MODE_COLLABORATION); }},
+      {"stages[1].parallel", [](W& w) { w.mutable_stages(1)->mutable_parallel()->set_cfg(2); }},
+      {"stages[1].parallel.cfg",
+       [](W& w) {
+         w.mutable_stages(1)->set_mode(v1::MODE_COLLABORATION);
+         w.mutable_stages(1)->mutable_parallel()->set_cfg(3);
+       }},
+      {"stages[1].parallel.sequence",
+       [](W& w) {
+         w.mutable_stages(1)->set_mode(v1::MODE_COLLABORATION);
+         w.mutable_stages(1)->mutable_parallel()->set_sequence(65);
+       }},
       {"stages[0].min_instances", [](W& w) { w.mutable_stages(0)->set_min_instances(-1); }},
       {"parameters[1].name",
        [](W& w) { *w.add_parameters() = v1::ParameterSpec(w.parameters(0)); }},
