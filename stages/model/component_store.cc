@@ -32,7 +32,8 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
   const base::MutexLock loading(entry->loading);
   {
     const base::MutexLock lock(mutex_);
-    if (auto value = entry->value.lock()) return Component<void>{std::move(value), hash};
+    if (auto value = entry->value.lock())
+      return Component<void>{std::move(value), hash, entry->dir};
   }
   ONEPIECE_ASSIGN_OR_RETURN(Loaded loaded, load());
   // Reads nothing if the files are still those that were hashed.
@@ -45,7 +46,8 @@ absl::StatusOr<Component<void>> ComponentStore::Find(
   const base::MutexLock lock(mutex_);
   entry->value = loaded.value;
   entry->bytes = loaded.bytes;
-  return Component<void>{std::move(loaded.value), hash};
+  entry->dir = dir;
+  return Component<void>{std::move(loaded.value), hash, dir};
 }
 
 ComponentStore::Stats ComponentStore::stats() const {

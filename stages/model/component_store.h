@@ -16,14 +16,24 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "cluster/base/mutex.h"
+#include "stages/tensor/safetensors.h"
 
 namespace onepiece::model {
 
-/// A loaded component and the hash of its files (ComponentHash).
+/// A loaded component, the hash of its files (ComponentHash), and the folder that it was loaded
+/// from, which need not be the one that was asked for.
 template <typename T>
 struct Component {
   std::shared_ptr<const T> value;
-  std::string hash;
+  std::string hash, dir;
+
+  /// Checks that the component's files have been neither truncated nor overwritten: weights on the
+  /// CPU are views of them. Do this after computing, before the result counts.
+  ///
+  /// Errors: ABORTED MODEL_CHANGED.
+  [[nodiscard]] absl::Status CheckUnchanged() const {
+    return tensor::SafetensorsFile::CheckFolder(dir);
+  }
 };
 
 /// Identifies components by class, content hash, device and precision.
@@ -67,7 +77,7 @@ class ComponentStore {
                         return Loaded{std::make_shared<const T>(*std::move(loaded)), bytes};
                       });
     if (!found.ok()) return found.status();
-    return Component<T>{std::static_pointer_cast<const T>(found->value), found->hash};
+    return Component<T>{std::static_pointer_cast<const T>(found->value), found->hash, found->dir};
   }
 
   [[nodiscard]] Stats stats() const;
@@ -84,6 +94,7 @@ class ComponentStore {
     // Both are guarded by the store's mutex_, which an attribute cannot name here.
     std::weak_ptr<const void> value;
     std::int64_t bytes = 0;
+    std::string dir;  // Where `value` was loaded from.
   };
 
   // The store adds the hash to `key`.

@@ -56,7 +56,7 @@ at::Tensor Attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return at::scaled_dot_product_attention(q, k, v, mask, 0.0, false, scale);
 #else
   const std::int64_t batch = q.size(0), heads = q.size(1), queries = q.size(2), keys = k.size(2);
-  const AttentionSlice slice = SliceOf(heads, queries, keys);
+  const AttentionSlice slice = SliceOf(heads, queries, keys, kScoresPerSlice);
   const std::int64_t rows = slice.queries, group = slice.heads;
   const auto part = [](const at::Tensor& x, std::int64_t dim, std::int64_t begin,
                        std::int64_t count) {

@@ -19,7 +19,7 @@ void OnlineAttention::Add(const at::Tensor& k, const at::Tensor& v) {
   const std::int64_t heads = q_.size(1), queries = q_.size(2);
   if (!weighted_.defined())
     weighted_ = at::zeros({q_.size(0), heads, queries, v.size(3)}, sum_.options());
-  const AttentionSlice slice = SliceOf(heads, queries, k.size(2));
+  const AttentionSlice slice = SliceOf(heads, queries, k.size(2), kScoresPerOnlineSlice);
   for (std::int64_t item = 0; item < q_.size(0); ++item) {
     for (std::int64_t head = 0; head < heads; head += slice.heads) {
       const std::int64_t some = std::min(slice.heads, heads - head);

@@ -14,8 +14,11 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
 #include "nlohmann/json.hpp"
+#include "stages/tensor/truncation_guard.h"
 
 namespace onepiece::tensor {
 namespace {
@@ -216,6 +219,17 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::size_t offsets_seen_ = 0;
 };
 
+/// The files that the process has mapped.
+struct OpenFiles {
+  base::Mutex mutex;
+  std::set<const SafetensorsFile*> files ABSL_GUARDED_BY(mutex);
+
+  static OpenFiles& OfProcess() {
+    static auto* const open = new OpenFiles;  // Never destroyed: models may outlive main.
+    return *open;
+  }
+};
+
 }  // namespace
 
 std::string_view ElementTypeName(ElementType type) { return Row(type).name; }
@@ -303,16 +317,59 @@ absl::StatusOr<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::Open(
   }
   const std::span<const std::byte> mapping(static_cast<const std::byte*>(address),
                                            static_cast<std::size_t>(info.st_size));
-  std::shared_ptr<SafetensorsFile> file(new SafetensorsFile(path, mapping));
+  std::shared_ptr<SafetensorsFile> file(new SafetensorsFile(path, mapping, IdentityOf(info)));
   ONEPIECE_ASSIGN_OR_RETURN(file->index_, ParseSafetensors(mapping, path));
   return file;
 }
 
-SafetensorsFile::SafetensorsFile(std::string path, std::span<const std::byte> mapping)
-    : path_(std::move(path)), mapping_(mapping) {}
+SafetensorsFile::SafetensorsFile(std::string path, std::span<const std::byte> mapping,
+                                 const Identity& identity)
+    : path_(std::move(path)),
+      mapping_(mapping),
+      identity_(identity),
+      guard_(std::make_unique<const TruncationGuard>(mapping)) {
+  OpenFiles& open = OpenFiles::OfProcess();
+  const base::MutexLock lock(open.mutex);
+  open.files.insert(this);
+}
 
 SafetensorsFile::~SafetensorsFile() {
+  guard_.reset();  // Before another mapping may have the same addresses.
+  {
+    OpenFiles& open = OpenFiles::OfProcess();
+    const base::MutexLock lock(open.mutex);
+    open.files.erase(this);
+  }
   ::munmap(const_cast<std::byte*>(mapping_.data()), mapping_.size());
+}
+
+SafetensorsFile::Identity SafetensorsFile::IdentityOf(const struct stat& info) {
+  return {static_cast<std::int64_t>(info.st_dev), static_cast<std::int64_t>(info.st_ino),
+          static_cast<std::int64_t>(info.st_size),
+          std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+absl::Status SafetensorsFile::CheckUnchanged() const {
+  struct stat info {};
+  const bool there = ::stat(path_.c_str(), &info) == 0;
+  const Identity now = there ? IdentityOf(info) : identity_;
+  // Another file of this name leaves the mapped one as it is.
+  const bool same_file = now[0] == identity_[0] && now[1] == identity_[1];
+  if (!guard_->damaged() && (!same_file || now == identity_)) return absl::OkStatus();
+  return base::MakeError(absl::StatusCode::kAborted, "MODEL_CHANGED",
+                         path_ +
+                             " was overwritten or truncated while it was served; put new models "
+                             "into new files, and load this one again",
+                         {{"file", path_}});
+}
+
+absl::Status SafetensorsFile::CheckFolder(const std::string& dir) {
+  OpenFiles& open = OpenFiles::OfProcess();
+  const base::MutexLock lock(open.mutex);
+  for (const SafetensorsFile* file : open.files) {
+    if (file->path_.starts_with(dir + "/")) ONEPIECE_RETURN_IF_ERROR(file->CheckUnchanged());
+  }
+  return absl::OkStatus();
 }
 
 std::span<const std::byte> SafetensorsFile::Data(const TensorEntry& entry) const {

@@ -5,6 +5,7 @@
 // makes tensors of it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -14,7 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
+struct stat;
 
 namespace onepiece::tensor {
 
@@ -62,6 +66,8 @@ struct SafetensorsIndex {
   [[nodiscard]] const TensorEntry* Find(std::string_view name) const;
 };
 
+class TruncationGuard;
+
 /// The largest header that the parser reads, and the most dimensions of a tensor.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxDimensions = 16;
@@ -73,8 +79,9 @@ inline constexpr std::size_t kMaxDimensions = 16;
 absl::StatusOr<SafetensorsIndex> ParseSafetensors(std::span<const std::byte> file,
                                                   std::string_view label);
 
-/// A mapped file. The bytes live as long as this object. Nobody may truncate the file while it is
-/// mapped: the process would get SIGBUS.
+/// A mapped file. The bytes live as long as this object. A file that is replaced (renamed over)
+/// stays what it was. One that is overwritten or truncated in place changes under its readers, who
+/// read the new values or zeros; CheckUnchanged tells them.
 ///
 /// Threading: immutable; may be used from any thread.
 class SafetensorsFile {
@@ -91,14 +98,27 @@ class SafetensorsFile {
   [[nodiscard]] const SafetensorsIndex& index() const { return index_; }
   /// REQUIRES: `entry` is one of index().tensors.
   [[nodiscard]] std::span<const std::byte> Data(const TensorEntry& entry) const;
+  /// Checks that the file has been neither truncated nor overwritten since Open. It looks at the
+  /// file's size and time, and at what reading has met; it reads no data. Do this after computing
+  /// with the data, before the result counts.
+  ///
+  /// Errors: ABORTED MODEL_CHANGED.
+  [[nodiscard]] absl::Status CheckUnchanged() const;
+  /// CheckUnchanged for all files below the folder `dir` that the process has mapped.
+  static absl::Status CheckFolder(const std::string& dir);
   /// Gives back the memory that reading the entry took. The next read takes it from the file again.
   void Forget(const TensorEntry& entry) const;
 
  private:
-  SafetensorsFile(std::string path, std::span<const std::byte> mapping);
+  /// What a file is: device, inode, size, and the time of its last change in nanoseconds.
+  using Identity = std::array<std::int64_t, 4>;
+  SafetensorsFile(std::string path, std::span<const std::byte> mapping, const Identity& identity);
+  static Identity IdentityOf(const struct stat& info);
 
   const std::string path_;
   const std::span<const std::byte> mapping_;
+  const Identity identity_;
+  std::unique_ptr<const TruncationGuard> guard_;
   SafetensorsIndex index_;  // Constant after Open.
 };
 

@@ -128,6 +128,10 @@ absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Sch
       ONEPIECE_RETURN_IF_ERROR(
           model::ShareState(with.parallel, with.newcomers, step.index, step.latents, scheduler));
     }
+    if (step.index == inputs.first_step && scheduler.Save().steps_done != step.index) {
+      return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_STATE",
+                             "no state of step " + std::to_string(step.index) + " to go on from");
+    }
     ONEPIECE_RETURN_IF_ERROR(predictor.Predict(
         scheduler.timesteps()[static_cast<std::size_t>(step.index)], with.parallel, step));
     at::Tensor prediction = step.conditional;

@@ -92,7 +92,8 @@ using GroupOfStep = std::function<absl::StatusOr<StepGroup>(int index)>;
 /// shape and the group's first_step, and is a newcomer in that step. `observer` must answer alike
 /// on all members: one that stops alone leaves the others waiting.
 ///
-/// Errors: those of the transformer, of `observer`, of `group_of_step` and of ShareState.
+/// Errors: those of the transformer, of `observer`, of `group_of_step` and of ShareState; BAD_STATE
+/// (the scheduler is not at first_step).
 absl::StatusOr<at::Tensor> Denoise(const WanTransformer& transformer, model::Scheduler& scheduler,
                                    const DenoiseInputs& inputs, const StepObserver& observer,
                                    const GroupOfStep& group_of_step = {});

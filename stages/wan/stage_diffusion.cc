@@ -87,7 +87,8 @@ class DiffusionStage final : public sdk::Stage {
         denoise.latents = model::InitialLatents(generator, shape).to(loaded_->device);
       }
       const auto save = [&](const DenoiseStep& step) {
-        return context.Checkpoint(step.index + 1, step.steps, [&] {
+        return context.Checkpoint(step.index + 1, step.steps, [&]() -> SavedState {
+          ONEPIECE_RETURN_IF_ERROR(weights.CheckUnchanged());
           return model::SaveState(
               {described(), step.latents, generator.get_state(), scheduler->Save()});
         });
@@ -99,6 +100,7 @@ class DiffusionStage final : public sdk::Stage {
                                       context, index,
                                       weights.value->WorkOf(shape, settings.guidance_scale > 1));
                                 }));
+      ONEPIECE_RETURN_IF_ERROR(weights.CheckUnchanged());
       std::vector<sdk::Artifact> outputs(1);
       ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("latents", latents));
       return outputs;
@@ -111,6 +113,7 @@ class DiffusionStage final : public sdk::Stage {
  private:
   /// A transformer and what identifies its weights.
   using Weights = model::Component<WanTransformer>;
+  using SavedState = absl::StatusOr<std::vector<sdk::Artifact>>;
   struct Loaded {
     Weights transformer;
     model::SchedulerConfig scheduler;
@@ -152,7 +155,7 @@ class DiffusionStage final : public sdk::Stage {
     ONEPIECE_ASSIGN_OR_RETURN(auto transformer,
                               merged->Get(key, loaded_->transformer.value->weight_bytes(),
                                           [&] { return Merge(choices, hash); }));
-    return Weights{std::move(transformer), hash};
+    return Weights{std::move(transformer), hash, loaded_->transformer.dir};
   }
 
   /// Returns a text that identifies weights with adapters merged into them.

@@ -135,6 +135,7 @@ class TextEncodeStage final : public sdk::Stage {
                                                      model::PixelValues(parts.processor, images));
                            ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor seen,
                                                      parts.encoder.value->Forward(pixels));
+                           ONEPIECE_RETURN_IF_ERROR(parts.encoder.CheckUnchanged());
                            ONEPIECE_ASSIGN_OR_RETURN(auto artifact,
                                                      tensor::ToArtifact("image_embeds", seen));
                            return Artifacts{std::move(artifact)};
@@ -160,6 +161,8 @@ class TextEncodeStage final : public sdk::Stage {
         auto embeds, loaded_->cache->GetOr(key, [&]() -> absl::StatusOr<Artifacts> {
           ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor computed,
                                     EncodeIds(*loaded_->encoder.value, *ids, loaded_->device));
+          // Before it is kept for other jobs.
+          ONEPIECE_RETURN_IF_ERROR(loaded_->encoder.CheckUnchanged());
           ONEPIECE_ASSIGN_OR_RETURN(auto artifact, tensor::ToArtifact("embeds", computed));
           return Artifacts{std::move(artifact)};
         }));

@@ -36,7 +36,7 @@ class VaeDecodeStage final : public sdk::Stage {
       ONEPIECE_ASSIGN_OR_RETURN(const at::Device device, model::PrepareLoad(options));
       ONEPIECE_ASSIGN_OR_RETURN(auto vae, model::ComponentStore::OfProcess().Get<WanVae>(
                                               options.model_dir + "/vae", device));
-      loaded_.emplace(Loaded{std::move(vae.value), device, options.threads, options.model_dir});
+      loaded_.emplace(Loaded{std::move(vae), device, options.threads, options.model_dir});
       return absl::OkStatus();
     });
   }
@@ -62,8 +62,9 @@ class VaeDecodeStage final : public sdk::Stage {
         return context.Progress(done, steps);
       };
       const model::Parallel parallel = model::ParallelOf(context.collaboration(), {});
-      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames,
-                                DecodeFrames(*loaded_->vae, latents, progress, tiling, parallel));
+      ONEPIECE_ASSIGN_OR_RETURN(const at::Tensor frames, DecodeFrames(*loaded_->vae.value, latents,
+                                                                      progress, tiling, parallel));
+      ONEPIECE_RETURN_IF_ERROR(loaded_->vae.CheckUnchanged());
       if (parallel.group != nullptr && parallel.group->rank() != 0) {
         // The first rank encodes the video for all.
         ONEPIECE_RETURN_IF_ERROR(context.Progress(steps, steps));
@@ -83,7 +84,7 @@ class VaeDecodeStage final : public sdk::Stage {
 
  private:
   struct Loaded {
-    std::shared_ptr<const WanVae> vae;
+    model::Component<WanVae> vae;
     at::Device device;
     int threads;
     std::string model_dir;
@@ -95,7 +96,7 @@ class VaeDecodeStage final : public sdk::Stage {
     constexpr std::int64_t kMaxFrames =
         (kGeometry.max_frames - 1) / kGeometry.temporal_compression + 1;
     constexpr std::int64_t kMaxSide = kGeometry.max_side / kGeometry.spatial_compression;
-    if (shape[0] != 1 || shape[1] != loaded_->vae->config().z_dim || shape[2] > kMaxFrames ||
+    if (shape[0] != 1 || shape[1] != loaded_->vae.value->config().z_dim || shape[2] > kMaxFrames ||
         shape[3] > kMaxSide || shape[4] > kMaxSide) {
       return model::BadArtifact("latents", "its shape does not fit the decoder");
     }

@@ -86,6 +86,7 @@ class VaeEncodeStage final : public sdk::Stage {
         EncodeCondition(
             *loaded_->vae.value, frames[0], frames[1], size.frames,
             [&](int done, int total) { return context.Progress(done, total); }, tiling));
+    ONEPIECE_RETURN_IF_ERROR(loaded_->vae.CheckUnchanged());
     std::vector<sdk::Artifact> outputs(1);
     ONEPIECE_ASSIGN_OR_RETURN(outputs[0], tensor::ToArtifact("condition", condition));
     return outputs;

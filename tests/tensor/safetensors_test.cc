@@ -1,7 +1,14 @@
 #include "stages/tensor/safetensors.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <QTemporaryDir>
 #include <QtTest>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <random>
 
@@ -95,6 +102,9 @@ void AddBadHeaders() {
 class SafetensorsTest : public QObject {
   Q_OBJECT
  private Q_SLOTS:
+  /// Qt's handler would hold up Guard_LeavesOtherFaultsAlone with a debugger.
+  void initTestCase() { std::signal(SIGBUS, SIG_DFL); }
+
   void Parse_ReadsAGoodFile() {
     const auto index = ParseSafetensors(
         AsBytes(SafetensorsBytes(std::string(kGoodHeader) + "   ", std::string(12, 'x'))), "f");
@@ -177,6 +187,70 @@ class SafetensorsTest : public QObject {
     const auto bytes = (*file)->Data(*(*file)->index().Find("b"));
     QCOMPARE(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()),
              std::string("456789ab"));
+  }
+
+  /// Large enough for pages that a truncation takes away.
+  void Data_OfATruncatedFile_ReadsZerosAndIsNoticed() {
+    const QTemporaryDir dir;
+    const std::string path = dir.filePath("m.safetensors").toStdString();
+    const std::string header =
+        R"({"a": {"dtype": "U8", "shape": [100000], "data_offsets": [0, 100000]}})";
+    WriteFile(path, SafetensorsBytes(header, std::string(100000, 'x')));
+    const auto file = SafetensorsFile::Open(path);
+    QVERIFY2(file.ok(), base::Message(file.status()).c_str());
+    const auto other = SafetensorsFile::Open(path);
+    QVERIFY(other.ok());
+    const auto bytes = (*file)->Data((*file)->index().tensors.front());
+    QCOMPARE((*file)->CheckUnchanged(), absl::OkStatus());
+    std::filesystem::resize_file(path, 20000);
+    QCOMPARE(bytes[50], std::byte{'x'});
+    QCOMPARE(bytes[99999], std::byte{0});
+    QCOMPARE(bytes[50000], std::byte{0});
+    QCOMPARE(base::GetReason((*file)->CheckUnchanged()).reason, std::string("MODEL_CHANGED"));
+    // Even if somebody puts it back.
+    std::filesystem::remove(path);
+    WriteFile(path, SafetensorsBytes(header, std::string(100000, 'x')));
+    QCOMPARE(base::GetReason((*file)->CheckUnchanged()).reason, std::string("MODEL_CHANGED"));
+    QCOMPARE((*other)->CheckUnchanged(), absl::OkStatus());
+  }
+
+  void CheckFolder_NoticesWhatIsOverwritten_NotWhatIsReplaced() {
+    const QTemporaryDir dir;
+    const std::string folder = dir.path().toStdString(), path = folder + "/m.safetensors";
+    WriteFile(path, SafetensorsBytes(kGoodHeader, "0123456789ab"));
+    const auto file = SafetensorsFile::Open(path);
+    QVERIFY(file.ok());
+    QCOMPARE(SafetensorsFile::CheckFolder(folder), absl::OkStatus());
+    WriteFile(folder + "/new", SafetensorsBytes(kGoodHeader, "ba9876543210"));
+    std::filesystem::rename(folder + "/new", path);
+    QCOMPARE(SafetensorsFile::CheckFolder(folder), absl::OkStatus());
+    const auto newer = SafetensorsFile::Open(path);
+    QVERIFY(newer.ok());
+    WriteFile(path, SafetensorsBytes(kGoodHeader, "0123456789ab"));
+    std::filesystem::last_write_time(
+        path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+    QCOMPARE(base::GetReason(SafetensorsFile::CheckFolder(folder)).reason,
+             std::string("MODEL_CHANGED"));
+    QCOMPARE((*file)->CheckUnchanged(), absl::OkStatus());
+    QCOMPARE(SafetensorsFile::CheckFolder(folder + "/other"), absl::OkStatus());
+  }
+
+  /// A fault elsewhere still ends the process.
+  void Guard_LeavesOtherFaultsAlone() {
+    const QTemporaryDir dir;
+    const std::string path = dir.filePath("m.safetensors").toStdString();
+    WriteFile(path, SafetensorsBytes(kGoodHeader, "0123456789ab"));
+    QVERIFY(SafetensorsFile::Open(path).ok());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int fd = ::open(path.c_str(), O_RDONLY);
+      void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+      std::filesystem::resize_file(path, 0);
+      ::_exit(*static_cast<volatile char*>(page));
+    }
+    int status = 0;
+    QCOMPARE(::waitpid(child, &status, 0), child);
+    QVERIFY(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
   }
 
   // It may lead to any file of the user who runs the program.

@@ -1,6 +1,7 @@
 // Tests wrong component folders, and the tensors that the configurations of the published
 // checkpoints call for.
 #include <QtTest>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include "tests/model/component_copy.h"
 #include "tests/test_main.h"
 #include "tests/wan/models.h"
+#include "tests/wan/stage_context.h"
 
 namespace onepiece::wan {
 namespace {
@@ -251,6 +253,36 @@ class WeightsTest : public QObject {
     }));
     const auto verified = VerifyReference(copy.path(), kModels + "/reference/t2v_0.safetensors", 1);
     CompareError(verified.status(), absl::StatusCode::kUnimplemented, field.toUtf8().constData());
+  }
+
+  /// Weights on the CPU are views of the files. A job that met other weights fails, and says why.
+  void Run_NoticesWeightsThatAreOverwritten_data() {
+    QTest::addColumn<bool>("truncated");
+    QTest::newRow("truncated") << true;
+    QTest::newRow("overwritten") << false;
+  }
+  void Run_NoticesWeightsThatAreOverwritten() {
+    QFETCH(bool, truncated);
+    const model::ComponentCopy copy(kTinyModel);
+    const auto stage = MakeTextEncodeStage();
+    QVERIFY(stage->Load({.model_dir = copy.path()}).ok());
+    for (const auto& entry : fs::directory_iterator(copy.path() + "/text_encoder")) {
+      if (entry.path().extension() != ".safetensors") continue;
+      const auto size = fs::file_size(entry);
+      if (truncated) {
+        fs::resize_file(entry, size / 2);
+      } else {
+        std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(static_cast<std::streamoff>(size - 4096));
+        file << std::string(4096, 'x');
+        file.close();
+        fs::last_write_time(entry, fs::last_write_time(entry) + std::chrono::seconds(1));
+      }
+    }
+    // A prompt that no other test has left in the cache.
+    TestContext context(ClipOf(truncated ? "a kite" : "a drum", 3, "mp4"));
+    const auto outputs = stage->Run(context, {});
+    QCOMPARE(base::GetReason(outputs.status()).reason, std::string("MODEL_CHANGED"));
   }
 
   void InspectModel_NamesWhatDoesNotFit() {
