@@ -19,9 +19,6 @@ constexpr unsigned kSpins = 32;
 // How often a call that waits shows that it lives, and looks for the dead.
 constexpr base::Duration kBeat = std::chrono::milliseconds(10);
 constexpr base::Duration kChainGrace = std::chrono::milliseconds(100);
-// Up to so many bytes an all_reduce sends, each rank reduces everything: one step instead of two.
-constexpr std::size_t kDirectReduceBytes = 32768;
-
 const char* ReasonOf(Notice::Why why) {
   switch (why) {
     case Notice::Why::kLost:
@@ -154,7 +151,8 @@ absl::Status FabricGroup::DoAllReduce(const Call& call, Bytes data, Arithmetic a
                                       Deadline deadline) {
   Begin(call, 0);
   const auto ranks = static_cast<std::size_t>(size());
-  if (data.size() * (ranks - 1) <= kDirectReduceBytes) {
+  // What half a slot holds takes one step that way instead of two.
+  if (data.size() * (ranks - 1) <= mesh_.layout.slot_bytes / 2) {
     return ReduceAllDirectly(data, arithmetic, deadline);
   }
   const std::size_t unit = ElementBytes(arithmetic.type);
