@@ -69,6 +69,8 @@ constexpr Verb kVerbs[] = {
      "onepiece-bench ring", kWithTests},
     {"bench fabric", "Single operations of a fabric, beside the machine's own", nullptr,
      "onepiece-bench fabric", kWithTests},
+    {"bench collectives", "Groups over the fabric beside gloo's and MPI's", nullptr,
+     "onepiece-bench-collectives collectives", kWithTests},
     {"bench consensus", "Three NodeManagers beside three etcd", nullptr,
      "onepiece-bench-consensus consensus", kWithTests},
     {"bench control", "A NodeManager group with many nodes, beside etcd", nullptr,

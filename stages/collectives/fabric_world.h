@@ -21,7 +21,7 @@ struct FabricWorldOptions {
   std::uint32_t index = 0;    ///< This worker.
   std::uint32_t workers = 0;  ///< At most kMaxWorkers.
   /// A message is cut into chunks of this size: a multiple of 64, at most 16 MiB.
-  std::uint64_t slot_bytes = 128 * 1024;
+  std::uint64_t slot_bytes = 64 * 1024;
   /// So many chunks may be on their way between two workers: 2 to 64. Each worker holds
   /// workers × slots × slot_bytes of the fabric's memory.
   std::uint64_t slots = 4;

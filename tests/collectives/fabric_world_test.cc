@@ -5,8 +5,10 @@
 #include <QtTest>
 #include <cmath>
 #include <cstring>
+#include <latch>
 
 #include "tests/collectives/operations.h"
+#include "tests/collectives/tripped_fabric.h"
 #include "tests/collectives/worlds.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -157,6 +159,39 @@ class FabricWorldTest : public QObject {
     QVERIFY2(complaints.text().empty(), complaints.text().c_str());
     QVERIFY(timer.elapsed() < 15'000 * base::TimeScale());
     EveryoneGoesOn(2, {0, 1, 2});
+  }
+
+  // Rank 0 waits for both others: for rank 1, which itself waits for rank 2, and for rank 2, which
+  // has stopped between its message to rank 0 and that to rank 1.
+  void OneThatWaitsItself_IsNotBlamed() {
+    auto inner = *fabric::Fabric::Open(FabricWorlds::ShmUri());
+    std::latch answered(2);
+    int payloads = -1;
+    TrippedFabric stops(*inner, [&](const fabric::Op& op) {
+      const bool payload = payloads >= 0 && op.kind == fabric::Op::Kind::kWrite;
+      if (payload && payloads++ == 1) answered.wait();
+    });
+    LocalMeeting meeting(3);
+    Complaints complaints;
+    InThreads(3, [&](std::uint32_t i) {
+      fabric::Fabric& fabric = i == 2 ? static_cast<fabric::Fabric&>(stops) : *inner;
+      const auto world =
+          *FabricWorld::Open(fabric, *meeting.Join(i),
+                             {.index = i, .workers = 3, .slot_bytes = 64, .slots = 2}, Soon());
+      const auto group = *world->MakeGroup(GroupOfAll(3, 1));
+      (void)group->Barrier(Soon());
+      if (i == 2) payloads = 0;
+      Memory data(192);  // A part is a chunk, and this is too much for the direct way.
+      const auto deadline = i == 0 ? After(std::chrono::milliseconds(200)) : Soon();
+      const auto status =
+          group->AllReduce(data, sdk::ElementType::kF32, sdk::Reduction::kSum, deadline);
+      if (i == 2) return;
+      if (Reason(status) != "RANK_SILENT" || sdk::FailedRank(status) != 2) {
+        complaints.Add(status.ToString());
+      }
+      answered.count_down();
+    });
+    QVERIFY2(complaints.text().empty(), complaints.text().c_str());
   }
 
   void RankThatComesTooLate_HearsThatItsGroupHasEnded() {

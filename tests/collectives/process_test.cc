@@ -121,7 +121,7 @@ void BeVictim(const Scene& scene, const Trip& trip) {
   Report& report = (*scene.board)[static_cast<std::size_t>(trip.victim)];
   int steps = -1;  // Not counted yet.
   auto inner = *fabric::Fabric::Open(scene.uri);
-  TrippedFabric fabric(*inner, [&] {
+  TrippedFabric fabric(*inner, [&](const fabric::Op&) {
     if (steps < 0 || steps++ != trip.step) return;
     report.tripped.store(1);
     raise(trip.signal);
@@ -318,17 +318,20 @@ class ProcessTest : public QObject {
         auto world = OpenInProcess(scene_, *fabric, i);
         auto status = world.ok() ? meet(**world, 1) : world.status();
         if (!status.ok()) return report.Complain(status.ToString());
+        const auto group = (*world)->MakeGroup(GroupOfAll(kMembers, 2));
+        const auto unused = (*world)->MakeGroup(GroupOfAll(kMembers, 2));
         report.got_through.store(1);
         if (i == 1) {
           while (true) pause();
         }
-        auto group = (*world)->MakeGroup(GroupOfAll(kMembers, 2));
         status = (*group)->Barrier(Soon());
         if (Reason(status) != "RANK_LOST") return report.Complain(status.ToString());
         const auto seat = JoinRendezvous(scene_.hub, i, kMembers);
         status = (*world)->Reconnect(std::array{1U}, **seat, Soon());
         if (!status.ok()) return report.Complain(status.ToString());
         if (Reason((*group)->Barrier(Soon())) != "RANK_LOST") return report.Complain("goes on");
+        status = (*unused)->Barrier(Soon());
+        if (Reason(status) != "GROUP_ENDED") return report.Complain(status.ToString());
         status = meet(**world, 3);
         if (!status.ok()) return report.Complain(status.ToString());
         report.finished.store(1);

@@ -12,7 +12,7 @@ namespace onepiece::collectives {
 /// Calls `before` ahead of each operation of each channel.
 class TrippedFabric final : public fabric::Fabric {
  public:
-  TrippedFabric(fabric::Fabric& inner, std::function<void()> before)
+  TrippedFabric(fabric::Fabric& inner, std::function<void(const fabric::Op&)> before)
       : inner_(inner), before_(std::move(before)) {}
   [[nodiscard]] base::Clock& clock() const override { return inner_.clock(); }
   absl::StatusOr<std::shared_ptr<fabric::Doorbell>> MakeDoorbell(std::string_view label) override {
@@ -32,13 +32,14 @@ class TrippedFabric final : public fabric::Fabric {
  private:
   class TrippedChannel final : public fabric::Channel {
    public:
-    TrippedChannel(std::unique_ptr<fabric::Channel> inner, const std::function<void()>& before)
+    TrippedChannel(std::unique_ptr<fabric::Channel> inner,
+                   const std::function<void(const fabric::Op&)>& before)
         : Channel(inner->length_bytes()), inner_(std::move(inner)), before_(before) {}
 
    protected:
     absl::Status Run(std::span<const fabric::Op> chain, base::MonotonicTime deadline) override {
       for (const fabric::Op& op : chain) {
-        before_();
+        before_(op);
         if (auto status = inner_->Execute({&op, 1}, deadline); !status.ok()) return status;
       }
       return absl::OkStatus();
@@ -46,12 +47,13 @@ class TrippedFabric final : public fabric::Fabric {
 
    private:
     const std::unique_ptr<fabric::Channel> inner_;
-    const std::function<void()>& before_;
+    const std::function<void(const fabric::Op&)>& before_;
   };
 
   class TrippedDialer final : public fabric::Dialer {
    public:
-    TrippedDialer(std::unique_ptr<fabric::Dialer> inner, const std::function<void()>& before)
+    TrippedDialer(std::unique_ptr<fabric::Dialer> inner,
+                  const std::function<void(const fabric::Op&)>& before)
         : inner_(std::move(inner)), before_(before) {}
     [[nodiscard]] const fabric::Offer& offer() const override { return inner_->offer(); }
     absl::StatusOr<std::unique_ptr<fabric::Channel>> Connect(
@@ -63,11 +65,11 @@ class TrippedFabric final : public fabric::Fabric {
 
    private:
     const std::unique_ptr<fabric::Dialer> inner_;
-    const std::function<void()>& before_;
+    const std::function<void(const fabric::Op&)>& before_;
   };
 
   fabric::Fabric& inner_;
-  const std::function<void()> before_;
+  const std::function<void(const fabric::Op&)> before_;
 };
 
 }  // namespace onepiece::collectives

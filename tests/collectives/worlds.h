@@ -97,7 +97,7 @@ class Worlds {
 /// Threads on one fabric.
 class FabricWorlds final : public Worlds {
  public:
-  FabricWorlds(const std::string& uri, std::uint32_t count, std::uint64_t slot_bytes = 128 * 1024,
+  FabricWorlds(const std::string& uri, std::uint32_t count, std::uint64_t slot_bytes = 64 * 1024,
                std::uint64_t slots = 4)
       : meeting_(count) {
     auto fabric = fabric::Fabric::Open(uri);
