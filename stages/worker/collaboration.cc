@@ -236,7 +236,8 @@ void Collaborators::GiveUp(Answers& answers, const absl::Status& unwanted,
                            base::MonotonicTime now) {
   for (std::size_t rank = 0; rank < links_.size(); ++rank) {
     if (answers.statuses[rank].has_value() || now < answers.until[rank]) continue;
-    const absl::Status lost = Lost(rank, absl::DeadlineExceededError("it did not come to a collective call"));
+    const absl::Status lost =
+        Lost(rank, absl::DeadlineExceededError("it did not come to a collective call"));
     answers.statuses[rank] = unwanted.ok() ? lost : unwanted;
   }
 }
@@ -284,7 +285,7 @@ void Collaborators::Answer(std::size_t rank, absl::Status status, Answers& answe
 absl::Status Collaborators::Lost(std::size_t rank, const absl::Status& why) {
   has_world_ = false;
   StageLink& link = *links_[rank];
-  if (!link.is_open()) return why;
+  if (!link.has_process()) return why;
   const absl::Status lost = link.Lose(why);
   return base::MakeError(lost.code(), runtime::kWorkerLost,
                          absl::StrCat("rank ", rank, ": ", base::Message(lost)),

@@ -53,7 +53,7 @@ absl::Status StageLink::Open(const sdk::LoadOptions& options) {
 }
 
 void StageLink::Unload() {
-  if (!is_open()) return;
+  if (process_ == nullptr) return;
   v1::ToWorker request;
   request.mutable_unload();
   v1::FromWorker answer;

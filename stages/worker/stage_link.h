@@ -42,10 +42,13 @@ class StageLink {
   /// Blocking: while it loads.
   /// Errors: those of Workers::Get() and of the stage; UNAVAILABLE (runtime::kWorkerLost).
   absl::Status Open(const sdk::LoadOptions& options);
-  [[nodiscard]] bool is_open() const { return process_ != nullptr; }
+  /// Whether the stage is loaded in a process that lives.
+  [[nodiscard]] bool is_open() const { return process_ != nullptr && process_->alive(); }
+  /// False before Open, and after Unload and Lose.
+  [[nodiscard]] bool has_process() const { return process_ != nullptr; }
   void Unload();
 
-  /// REQUIRES of what follows: is_open().
+  /// REQUIRES of what follows: has_process().
   absl::Status Send(const v1::ToWorker& request, int fd = -1);
   /// Errors: DEADLINE_EXCEEDED; UNAVAILABLE when the process has closed the socket.
   absl::StatusOr<FileDescriptor> Receive(v1::FromWorker& packet, base::MonotonicTime deadline);

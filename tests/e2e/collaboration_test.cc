@@ -10,6 +10,7 @@
 
 #include "cluster/local/data_dir.h"
 #include "cluster/media/media.h"
+#include "tests/devices.h"
 #include "tests/e2e/cluster_fixture.h"
 #include "tests/test_main.h"
 
@@ -18,13 +19,17 @@ namespace onepiece::e2e {
 class CollaborationTest : public ClusterFixture {
   Q_OBJECT
 
-  static constexpr char kCluster[] =
-      "workflow_files: [alone.yaml, together.yaml]\n"
-      "instances:\n"
-      "  - {stage: text_encode}\n"
-      "  - {stage: diffusion, count: 2, devices: [\"cpu:0\", \"cpu:1\"]}\n"
-      "  - {stage: vae_decode}\n"
-      "elasticity: {policy: static}\n";
+  [[nodiscard]] static std::string Cluster() {
+    const auto [first, second] = testing::TwoDevices();
+    return "workflow_files: [alone.yaml, together.yaml]\n"
+           "instances:\n"
+           "  - {stage: text_encode}\n"
+           "  - {stage: diffusion, count: 2, devices: [\"" +
+           first + "\", \"" + second +
+           "\"]}\n"
+           "  - {stage: vae_decode}\n"
+           "elasticity: {policy: static}\n";
+  }
 
   [[nodiscard]] static QStringList Job(const QString& app, const QString& steps) {
     return {"--app", app, "--prompt", "a red circle moving right", "--seed", "7", "--steps", steps};
@@ -67,7 +72,7 @@ class CollaborationTest : public ClusterFixture {
     workflow.replace(workflow.find(diffusion), diffusion.size(),
                      diffusion + "    mode: collaboration\n    parallel: {cfg: 2, sequence: 1}\n");
     std::ofstream(cluster_.Path("together.yaml")) << workflow;
-    QVERIFY(cluster_.UpWith(kCluster));
+    QVERIFY(cluster_.UpWith(Cluster()));
   }
 
   void TheVideo_IsThatOfOneWorker() {
@@ -96,7 +101,8 @@ class CollaborationTest : public ClusterFixture {
   }
   void AWorkerThatIsKilled_CostsNoJob() {
     QFETCH(int, which);
-    const std::string uid = cluster_.Submit(Job("together", "100"));
+    const std::string uid =
+        cluster_.Submit(Job("together", "100") + QStringList{"--width", "128", "--height", "128"});
     QVERIFY(!uid.empty());
     // It computes: some of its steps are done.
     QVERIFY(Eventually([&] { return cluster_.Get(uid).value("step", 0) > 2; }));

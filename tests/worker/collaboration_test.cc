@@ -12,6 +12,7 @@
 #include "cluster/fabric/fabric.h"
 #include "stages/runtime/stage_runner.h"
 #include "stages/worker/worker_stage.h"
+#include "tests/devices.h"
 #include "tests/eventually.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -23,6 +24,7 @@ class CollaborationTest : public QObject {
 
   using Artifacts = std::vector<message::Artifact>;
   static constexpr char kMemory[] = "onepiece-collaboration-test";
+  const std::pair<std::string, std::string> devices_ = testing::TwoDevices();
 
   /// An instance whose devices compute jobs together.
   struct Team {
@@ -33,8 +35,12 @@ class CollaborationTest : public QObject {
                    .rank_timeout = rank_timeout}),
           stage(StageInWorkers(workers,
                                {ONEPIECE_TEST_PLUGINS, "worker_moody_plugin", "together"})) {}
-    absl::Status Load(const std::string& devices = "cpu:0,cpu:1", sdk::ParallelPlan plan = {2, 1}) {
-      return stage->Load({.device = devices, .plan = plan});
+    absl::Status Load(const std::string& devices) {
+      return stage->Load({.device = devices, .plan = sdk::ParallelPlan{2, 1}});
+    }
+    absl::Status Load() {
+      const auto [first, second] = testing::TwoDevices();
+      return Load(first + "," + second);
     }
     absl::StatusOr<Artifacts> Run(const std::string& mood = "calm", std::int64_t rank = 0,
                                   runtime::RunOptions options = {}) {
@@ -84,8 +90,8 @@ class CollaborationTest : public QObject {
 
   void BadDevices_AreNamed() {
     Team team;
-    QCOMPARE(Reason(team.Load("cpu:0,cpu:0")), std::string("BAD_DEVICES"));
-    QCOMPARE(Reason(team.Load("cpu:0,cpu:1000")), std::string("BAD_DEVICE"));
+    QCOMPARE(Reason(team.Load(devices_.first + "," + devices_.first)), std::string("BAD_DEVICES"));
+    QCOMPARE(Reason(team.Load(devices_.first + ",cpu:1000")), std::string("BAD_DEVICE"));
     QVERIFY(team.Load().ok());
   }
 
@@ -98,14 +104,29 @@ class CollaborationTest : public QObject {
     QFETCH(int, rank);
     Team team;
     QVERIFY(team.Load().ok());
-    const pid_t other = team.Pid(rank == 0 ? "cpu:1" : "cpu:0");
+    const pid_t other = team.Pid(rank == 0 ? devices_.second : devices_.first);
     const auto died = team.Run("dies", rank);
     QCOMPARE(Reason(died.status()), std::string(runtime::kWorkerLost));
     QCOMPARE(sdk::FailedRank(died.status()), rank);
     QVERIFY2(base::Message(died.status()).find("signal 9") != std::string::npos,
              died.status().ToString().c_str());
     QCOMPARE(team.Text(), std::string("work 9 of 2 plan 2x1"));
-    QCOMPARE(team.Pid(rank == 0 ? "cpu:1" : "cpu:0"), other);  // The other one goes on.
+    QCOMPARE(team.Pid(rank == 0 ? devices_.second : devices_.first),
+             other);  // The other one goes on.
+  }
+
+  void AWorkerThatDiedMeanwhile_CostsNoJob() {
+    Team team;
+    QVERIFY(team.Load().ok());
+    const pid_t first = team.Pid(devices_.first), other = team.Pid(devices_.second);
+    ::kill(other, SIGKILL);
+    QVERIFY(testing::Eventually([&] {
+      std::ifstream stat("/proc/" + std::to_string(other) + "/stat");
+      std::string line;
+      return !std::getline(stat, line) || line.find(") Z ") != std::string::npos;
+    }));
+    QCOMPARE(team.Text(), std::string("work 9 of 2 plan 2x1"));
+    QCOMPARE(team.Pid(devices_.first), first);
   }
 
   void ARankThatStops_IsNamedAndKilled_AndTheNextJobIsServed_data() {
@@ -117,7 +138,7 @@ class CollaborationTest : public QObject {
     QFETCH(int, rank);
     Team team(std::chrono::milliseconds(500));
     QVERIFY(team.Load().ok());
-    const pid_t stopped = team.Pid(rank == 0 ? "cpu:0" : "cpu:1");
+    const pid_t stopped = team.Pid(rank == 0 ? devices_.first : devices_.second);
     const auto run = team.Run("stops", rank);
     QCOMPARE(Reason(run.status()), std::string(runtime::kWorkerLost));
     QCOMPARE(sdk::FailedRank(run.status()), rank);
@@ -139,11 +160,11 @@ class CollaborationTest : public QObject {
     QFETCH(QString, reason);
     Team team(std::chrono::milliseconds(500));
     QVERIFY(team.Load().ok());
-    const pid_t first = team.Pid("cpu:0");
+    const pid_t first = team.Pid(devices_.first);
     const auto failed = team.Run(mood.toStdString(), rank);
     QCOMPARE(Reason(failed.status()), reason.toStdString());
     QCOMPARE(team.Text(), std::string("work 9 of 2 plan 2x1"));
-    QCOMPARE(team.Pid("cpu:0"), first);
+    QCOMPARE(team.Pid(devices_.first), first);
   }
 
   void ACancelledJob_EndsOnAllRanks() {

@@ -14,6 +14,7 @@
 
 #include "cluster/base/status.h"
 #include "stages/runtime/stage_runner.h"
+#include "tests/devices.h"
 #include "tests/eventually.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
@@ -24,6 +25,7 @@ class WorkerStageTest : public QObject {
   Q_OBJECT
 
   using Artifacts = std::vector<message::Artifact>;
+  const std::string core_ = testing::TwoDevices().first;
 
   struct Runner {
     explicit Runner(base::Duration stop_limit = std::chrono::seconds(30))
@@ -92,8 +94,8 @@ class WorkerStageTest : public QObject {
     const pid_t pid = runner.Pid();
     runner.stage->Unload();
     QCOMPARE(runner.Pid(), pid);
-    QCOMPARE(runner.Load("cpu:0"), absl::OkStatus());
-    QVERIFY(runner.Pid("cpu:0") != pid);
+    QCOMPARE(runner.Load(core_), absl::OkStatus());
+    QVERIFY(runner.Pid(core_) != pid);
     QVERIFY(runner.Text("calm").starts_with("work on cpu by "));
   }
 
@@ -187,7 +189,7 @@ class WorkerStageTest : public QObject {
 
   void WorkIsHandedOver_AndGoesOnElsewhere() {
     Runner runner, other;
-    QVERIFY(runner.Load().ok() && other.Load("cpu:0").ok());
+    QVERIFY(runner.Load().ok() && other.Load(core_).ok());
     const auto ended = runner.Run("calm", {.hand_over = [](int step) { return step == 2; }});
     QCOMPARE(Reason(ended.status()), std::string(runtime::kHandedOver));
     QCOMPARE(runner.saved.size(), std::size_t{1});
