@@ -66,8 +66,10 @@ Link& FabricGroup::LinkTo(int rank) {
   return *mesh_.links[descriptor().members[static_cast<std::size_t>(rank)]];
 }
 
-base::MonotonicTime FabricGroup::ChainDeadline(Deadline deadline) {
-  return deadline + base::Scaled(kChainGrace);
+base::MonotonicTime FabricGroup::ChainDeadline(Deadline deadline) const {
+  // From now, when a chain to a stopped peer has used up the call's time: the channels to the
+  // others must not break for that.
+  return std::max<base::MonotonicTime>(deadline, Now()) + base::Scaled(kChainGrace);
 }
 
 // The operations.

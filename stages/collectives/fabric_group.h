@@ -87,7 +87,7 @@ class FabricGroup final : public CheckedGroup {
   Link& LinkTo(int rank);
   base::MonotonicTime Now() const { return mesh_.fabric.clock().Now(); }
   /// Chains get more time than the call, because one that meets its deadline breaks its channel.
-  static base::MonotonicTime ChainDeadline(Deadline deadline);
+  [[nodiscard]] base::MonotonicTime ChainDeadline(Deadline deadline) const;
   absl::Status LinkFailed(int rank);
   absl::Status GoneOn(int rank, std::uint64_t epoch);
   absl::Status Heard(int from, const Notice& notice);

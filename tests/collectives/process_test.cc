@@ -196,7 +196,10 @@ class ProcessTest : public QObject {
 
   void BeginScene() {
     std::memset(static_cast<void*>(board_), 0, sizeof *board_);
-    scene_ = {.uri = "shm://" + cluster_,
+    // ONEPIECE_TEST_FABRIC=ucx://lo runs these tests there; docs/collaboration.md says what does
+    // not hold there yet.
+    const QString other = qEnvironmentVariable("ONEPIECE_TEST_FABRIC");
+    scene_ = {.uri = other.isEmpty() ? "shm://" + cluster_ : other.toStdString(),
               .hub = folder_.filePath("hub").toStdString(),
               .start = {-1, -1},
               .board = board_};

@@ -36,7 +36,7 @@ class BenchCollectivesTest : public QObject {
       }
     }
     QVERIFY(names.contains("collectives.fabric.barrier.2p.gloo"));
-    QVERIFY(names.contains("collectives.group_change.2p.gloo"));
+    QVERIFY(names.contains("collectives.group_change.gloo"));
   }
 };
 

@@ -169,16 +169,17 @@ int RunPart(const std::vector<std::string>& arguments) {
 /// The contestants' numbers of all runs, by what was measured.
 using Series = std::map<std::string, std::vector<double>>;
 
-void AddRows(const std::string& peer, int ranks, const Series& ours, const Series& theirs,
-             BenchReport& report) {
+void AddRows(const std::string& peer, int ranks, bool first, const Series& ours,
+             const Series& theirs, BenchReport& report) {
   const std::string crew = std::to_string(ranks) + "p";
   for (const auto& [what, values] : ours) {
     Pairs pairs{.ours = values, .theirs = {}};
     if (const auto found = theirs.find(what); found != theirs.end()) pairs.theirs = found->second;
     if (pairs.theirs.size() != values.size()) continue;  // It has no such operation, or failed.
     const bool change = what == "group_change";
+    if (change && !first) continue;  // The row's name has no number of processes.
     report.results.push_back(pairs.Row(
-        {.name = change ? "collectives.group_change." + crew + "." + peer
+        {.name = change ? "collectives.group_change." + peer
                         : "collectives.fabric." + what + "." + crew + "." + peer,
          .peer = peer,
          .workload = change ? "the first barrier of a new group less one of a group that stands"
@@ -205,7 +206,7 @@ BenchReport Measure(const Plan& plan) {
       }
     }
     for (const std::string& peer : plan.peers)
-      AddRows(peer, ranks, series["fabric"], series[peer], report);
+      AddRows(peer, ranks, ranks == plan.ranks.front(), series["fabric"], series[peer], report);
   }
   return report;
 }
