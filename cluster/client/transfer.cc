@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
-#include <future>
 #include <set>
 
 #include "cluster/base/sha256.h"
@@ -39,38 +37,29 @@ struct Incoming {
   absl::Status sink_error;
 };
 
-/// Takes one part of an answer, whose chunk is not hashed yet.
-absl::Status Take(const v1::FetchResultResponse& response, const ChunkSink& sink,
-                  Incoming& incoming) {
-  if (response.has_artifact()) {
-    if (!incoming.artifact.sha256().empty() &&
-        incoming.artifact.sha256() != response.artifact().sha256()) {
-      // A resumed fetch would append the bytes of another result.
-      return base::MakeError(absl::StatusCode::kDataLoss, "RESULT_CHANGED",
-                             "the result changed while it was being fetched");
-    }
-    incoming.artifact = response.artifact();
-  }
-  if (response.chunk().empty()) return absl::OkStatus();
-  incoming.received_bytes += static_cast<std::int64_t>(response.chunk().size());
-  return sink(response.chunk());
-}
-
-/// Reads one stream to its end into `incoming`. Sets `moved` when any byte came. A chunk is hashed
-/// on a thread of its own while the next one is received: each takes about as long as the other.
+/// Reads one stream to its end into `incoming`. Sets `moved` when any byte came.
 absl::Status ReadStream(grpc::ClientReader<v1::FetchResultResponse>& reader, const ChunkSink& sink,
                         Incoming& incoming, bool& moved) {
-  std::array<v1::FetchResultResponse, 2> responses;
-  std::future<void> hashed;  // Of the other response. Also deferred where there is no thread.
-  for (int turn = 0; incoming.sink_error.ok() && reader.Read(&responses[turn]); turn = 1 - turn) {
-    const v1::FetchResultResponse& response = responses[turn];
-    moved |= !response.chunk().empty();
-    if (hashed.valid()) hashed.get();
-    hashed = std::async([&incoming, &response] { incoming.sha256.Update(response.chunk()); });
-    incoming.sink_error = Take(response, sink, incoming);
+  v1::FetchResultResponse response;
+  while (reader.Read(&response)) {
+    if (response.has_artifact()) {
+      if (!incoming.artifact.sha256().empty() &&
+          incoming.artifact.sha256() != response.artifact().sha256()) {
+        // A resumed fetch would append the bytes of another result.
+        incoming.sink_error = base::MakeError(absl::StatusCode::kDataLoss, "RESULT_CHANGED",
+                                              "the result changed while it was being fetched");
+        return incoming.sink_error;
+      }
+      incoming.artifact = response.artifact();
+    }
+    if (response.chunk().empty()) continue;
+    moved = true;
+    incoming.sha256.Update(response.chunk());
+    incoming.received_bytes += static_cast<std::int64_t>(response.chunk().size());
+    incoming.sink_error = sink(response.chunk());
+    if (!incoming.sink_error.ok()) return incoming.sink_error;
   }
-  if (hashed.valid()) hashed.get();
-  return incoming.sink_error;
+  return absl::OkStatus();
 }
 
 absl::Status CheckArrived(Incoming& incoming) {

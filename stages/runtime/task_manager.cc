@@ -14,8 +14,7 @@ constexpr base::Duration kLastRetry = std::chrono::minutes(1);
 bool SameWorkers(const StageAssignment& a, const StageAssignment& b) {
   return a.stage == b.stage && a.plugin == b.plugin && a.load.device == b.load.device &&
          a.load.threads == b.load.threads && a.load.precision == b.load.precision &&
-         a.load.plan == b.load.plan &&
-         a.workers == b.workers && a.devices == b.devices;
+         a.load.plan == b.load.plan && a.workers == b.workers && a.devices == b.devices;
 }
 
 // Returns nullptr when the assignment does not name the application.

@@ -1,5 +1,4 @@
-// A local socket that carries whole protobuf messages, each perhaps with a file descriptor. Private
-// to stages/worker.
+// A local socket that carries whole protobuf messages, each perhaps with a file descriptor.
 #pragma once
 
 #include <sys/types.h>

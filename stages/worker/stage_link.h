@@ -18,13 +18,6 @@
 
 namespace onepiece::worker {
 
-/// Which stage.
-struct StageName {
-  std::string plugin_dir;  ///< As for runtime::StagesFromPlugins().
-  std::string plugin;
-  std::string stage;
-};
-
 /// One stage in one process. It may be lost, and opened again.
 ///
 /// Ownership: borrows the Workers.

@@ -15,6 +15,13 @@
 
 namespace onepiece::worker {
 
+/// Which stage.
+struct StageName {
+  std::string plugin_dir;  ///< As for runtime::StagesFromPlugins().
+  std::string plugin;
+  std::string stage;
+};
+
 struct WorkersOptions {
   std::string program = WorkerProcess::DefaultProgram();  ///< Of the processes.
   /// The name of the shared memory through which the workers of a group speak: that of the cluster.

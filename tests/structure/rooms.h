@@ -116,9 +116,9 @@ inline const QMap<QString, QStringList>& AllowedIncludes() {
        {"stages/sdk", "stages/runtime", "stages/collectives", "cluster/base", "cluster/fabric",
         "cluster/message", "proto"}},
       {"stages/instance",
-       {"stages/sdk", "stages/runtime", "stages/device", "stages/worker", "cluster/base", "cluster/fabric",
-        "cluster/job", "cluster/message", "cluster/workflow", "cluster/rpc", "cluster/telemetry",
-        "cluster/service", "cluster/node", "cluster/values", "proto"}},
+       {"stages/sdk", "stages/runtime", "stages/device", "stages/worker", "cluster/base",
+        "cluster/fabric", "cluster/job", "cluster/message", "cluster/workflow", "cluster/rpc",
+        "cluster/telemetry", "cluster/service", "cluster/node", "cluster/values", "proto"}},
   };
   return allowed;
 }
