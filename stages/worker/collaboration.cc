@@ -283,7 +283,6 @@ void Collaborators::Answer(std::size_t rank, absl::Status status, Answers& answe
 }
 
 absl::Status Collaborators::Lost(std::size_t rank, const absl::Status& why) {
-  has_world_ = false;
   StageLink& link = *links_[rank];
   if (!link.has_process()) return why;
   const absl::Status lost = link.Lose(why);
