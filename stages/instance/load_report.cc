@@ -23,7 +23,7 @@ v1::NodeLoad LoadReport::Make() {
   AddDevice(load);
   load.set_idle_work(parts_.idle_work.status());
   load.set_sample_unix_ms(base::ToUnixMs(clock_.WallNow()));
-  load.set_workers(workers_);
+  load.set_workers(Workers());
   const auto ring = parts_.inbox.stats();
   const auto count = [](std::size_t value) { return static_cast<std::int64_t>(value); };
   const std::size_t running = parts_.tasks.running().size();
@@ -38,12 +38,17 @@ v1::NodeLoad LoadReport::Make() {
   return load;
 }
 
+int LoadReport::Workers() const {
+  const runtime::StageAssignment assignment = parts_.tasks.assignment();
+  return assignment.stage.empty() ? workers_ : assignment.workers;
+}
+
 void LoadReport::AddUtilization(v1::NodeLoad& load) {
   const auto now = clock_.Now();
   const auto busy = parts_.tasks.busy();
   if (now > since_) {
     const double share = static_cast<double>((busy - busy_).count()) /
-                         (static_cast<double>((now - since_).count()) * workers_);
+                         (static_cast<double>((now - since_).count()) * Workers());
     // Both times are read one after the other, so the share may be a little above 1.
     load.set_utilization(std::clamp(share, 0.0, 1.0));
     load.set_utilization_source(v1::WORKERS);

@@ -33,12 +33,14 @@ class LoadReport {
     const WorkCounts& counts;
   };
 
-  /// `device` is "cpu" or "cuda:N". `workers` compute at the same time.
+  /// `device` is "cpu" or "cuda:N". `workers` would compute at the same time in individual mode.
   LoadReport(std::string device, int workers, Parts parts, base::Clock& clock);
 
   v1::NodeLoad Make();
 
  private:
+  /// How many jobs are computed at the same time.
+  [[nodiscard]] int Workers() const;
   void AddUtilization(v1::NodeLoad& load);
   void AddDevice(v1::NodeLoad& load);
 
