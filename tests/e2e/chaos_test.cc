@@ -93,8 +93,10 @@ class ChaosTest : public ClusterFixture {
     ClusterUnderTest other;
     QVERIFY(other.Up());
     const int supervisor = other.Status()["supervisor"].value("pid", 0);
+    // While it ends its first thread may be a zombie, which has no identity any more.
+    const local::ProcessId process = local::Identify(supervisor);
     QCOMPARE(kill(supervisor, SIGKILL), 0);
-    QVERIFY(local::WaitGone(local::Identify(supervisor), std::chrono::seconds(10)));
+    QVERIFY(local::WaitGone(process, std::chrono::seconds(10)));
     QVERIFY(other.Up());
     QCOMPARE(
         other.Run({"submit", "--prompt", "a blue circle", "--steps", "2", "--wait"}, 60).exit_code,
