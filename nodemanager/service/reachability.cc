@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/base/file_descriptor.h"
 #include "cluster/base/host_port.h"
 #include "cluster/base/status.h"
 #include "nodemanager/service/addresses.h"
@@ -32,20 +33,6 @@ constexpr std::string_view kHello(
 // first one is SETTINGS of stream 0.
 constexpr std::size_t kFrameHead = 9, kTypeAt = 3, kStreamAt = 5;
 constexpr char kSettings = 4;
-
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 struct Target {
   sockaddr_storage address{};
@@ -81,27 +68,28 @@ bool Await(int fd, std::int16_t events, base::MonotonicTime deadline) {
 }
 
 // Returns an empty text, or why not.
-std::string Connect(const Socket& socket, const Target& target, base::MonotonicTime deadline) {
+std::string Connect(const base::FileDescriptor& socket, const Target& target,
+                    base::MonotonicTime deadline) {
   const auto* raw = reinterpret_cast<const sockaddr*>(&target.address);
-  if (connect(socket.fd(), raw, target.length) == 0) return "";
+  if (connect(socket.get(), raw, target.length) == 0) return "";
   if (errno != EINPROGRESS) return std::strerror(errno);
-  if (!Await(socket.fd(), POLLOUT, deadline)) return "no answer in time";
+  if (!Await(socket.get(), POLLOUT, deadline)) return "no answer in time";
   int error = 0;
   socklen_t size = sizeof(error);
-  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   return error == 0 ? "" : std::strerror(error);
 }
 
 // Returns an empty text when who is connected may be a node, or why not. A node with TLS waits for
 // its client's first word, so nothing is sent to it and whoever speaks first is something else.
-std::string Greet(const Socket& socket, bool tls, base::MonotonicTime deadline) {
-  if (!tls && send(socket.fd(), kHello.data(), kHello.size(), MSG_NOSIGNAL) < 0)
+std::string Greet(const base::FileDescriptor& socket, bool tls, base::MonotonicTime deadline) {
+  if (!tls && send(socket.get(), kHello.data(), kHello.size(), MSG_NOSIGNAL) < 0)
     return std::strerror(errno);
   std::array<char, kFrameHead> head{};
   std::size_t got = 0;
   while (got < head.size()) {
-    if (!Await(socket.fd(), POLLIN, deadline)) return "";
-    const ssize_t count = recv(socket.fd(), head.data() + got, head.size() - got, 0);
+    if (!Await(socket.get(), POLLIN, deadline)) return "";
+    const ssize_t count = recv(socket.get(), head.data() + got, head.size() - got, 0);
     if (count == 0) return "the connection is closed at once";
     if (count < 0) return std::strerror(errno);
     got += static_cast<std::size_t>(count);
@@ -116,9 +104,9 @@ absl::Status Dial(const std::string& address, bool tls, base::Duration limit) {
   const base::MonotonicTime begun = base::SystemClock().Now();
   const std::optional<Target> target = ParseNumeric(address);
   if (!target) return Dialling(address, limit).Check();
-  const Socket socket(
+  const base::FileDescriptor socket(
       ::socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  std::string why = socket.fd() < 0 ? std::strerror(errno) : "";
+  std::string why = socket.get() < 0 ? std::strerror(errno) : "";
   if (why.empty()) why = Connect(socket, *target, begun + limit);
   if (why.empty()) {
     const base::MonotonicTime now = base::SystemClock().Now();

@@ -100,6 +100,19 @@ Call CheckedGroup::NextCall(Operation operation, std::uint16_t detail, std::uint
   return {.number = ++calls_, .operation = operation, .detail = detail, .sizes = sizes};
 }
 
+CheckedGroup::Parts CheckedGroup::EvenParts(std::size_t bytes, sdk::ElementType type) const {
+  const std::size_t unit = ElementBytes(type);
+  const auto offsets =
+      sdk::EvenOffsets(descriptor_.members.size(), static_cast<std::int64_t>(bytes / unit));
+  const auto begin = [&](std::size_t rank) {
+    return static_cast<std::size_t>(offsets[rank]) * unit;
+  };
+  Parts parts{.sizes = {}, .own_begin = begin(static_cast<std::size_t>(rank_))};
+  for (std::size_t rank = 0; rank < descriptor_.members.size(); ++rank)
+    parts.sizes.push_back(begin(rank + 1) - begin(rank));
+  return parts;
+}
+
 absl::Status CheckedGroup::Keep(absl::Status status) {
   if (end_.ok()) end_ = status;
   return status;

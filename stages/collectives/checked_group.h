@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "stages/sdk/group.h"
@@ -60,6 +61,13 @@ class CheckedGroup : public sdk::Group {
     sdk::ElementType type{};
     sdk::Reduction reduction{};
   };
+
+  /// Parts an array of `bytes` among the ranks, as evenly as whole elements can be.
+  struct Parts {
+    std::vector<std::size_t> sizes;
+    std::size_t own_begin = 0;  ///< Where this rank's begins.
+  };
+  [[nodiscard]] Parts EvenParts(std::size_t bytes, sdk::ElementType type) const;
 
   virtual absl::Status DoBroadcast(const Call& call, Bytes data, int root, Deadline deadline) = 0;
   /// This rank's part is in its place already.

@@ -157,15 +157,8 @@ absl::Status FabricGroup::DoAllReduce(const Call& call, Bytes data, Arithmetic a
   if (data.size() * (ranks - 1) <= mesh_.layout.slot_bytes / 2) {
     return ReduceAllDirectly(data, arithmetic, deadline);
   }
-  const std::size_t unit = ElementBytes(arithmetic.type);
-  const std::size_t elements = data.size() / unit;
-  std::vector<std::size_t> sizes;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < ranks; ++i) {
-    sizes.push_back((elements / ranks + (i < elements % ranks ? 1 : 0)) * unit);
-    if (i < static_cast<std::size_t>(rank())) at += sizes.back();
-  }
-  const Bytes own = data.subspan(at, sizes[static_cast<std::size_t>(rank())]);
+  const auto [sizes, begin] = EvenParts(data.size(), arithmetic.type);
+  const Bytes own = data.subspan(begin, sizes[static_cast<std::size_t>(rank())]);
   // Nobody else needs this rank's contribution to its own part. For the first two ranks it can be
   // where the sum begins: x0 + x1 has the same bits as x1 + x0.
   const bool in_place = rank() <= 1;
@@ -173,10 +166,10 @@ absl::Status FabricGroup::DoAllReduce(const Call& call, Bytes data, Arithmetic a
   const Bytes part = in_place ? own : Bytes(scratch_).first(own.size());
   AddReduction(data, sizes, part, arithmetic);
   if (in_place) {
-    const auto begin = transfers_.incoming.begin();
-    std::rotate(begin, begin + rank(), begin + rank() + 1);
-    begin->received = own.size();
-    begin->done = true;
+    const auto first = transfers_.incoming.begin();
+    std::rotate(first, first + rank(), first + rank() + 1);
+    first->received = own.size();
+    first->done = true;
   }
   ONEPIECE_RETURN_IF_ERROR(Run(deadline));
   if (!in_place) std::ranges::copy(part, own.begin());

@@ -114,19 +114,11 @@ class GlooWorld::Group final : public CheckedGroup {
 
   absl::Status DoAllReduce(const Call& call, Bytes data, Arithmetic arithmetic,
                            Deadline deadline) override {
-    const std::size_t unit = ElementBytes(arithmetic.type);
-    const auto ranks = static_cast<std::size_t>(size());
-    std::vector<std::size_t> sizes;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < ranks; ++i) {
-      const std::size_t elements = data.size() / unit;
-      sizes.push_back((elements / ranks + (i < elements % ranks ? 1 : 0)) * unit);
-      if (i < static_cast<std::size_t>(rank())) at += sizes.back();
-    }
+    const auto [sizes, begin] = EvenParts(data.size(), arithmetic.type);
     std::vector<std::byte> part(sizes[static_cast<std::size_t>(rank())]);
     Begin(call, 0);
     ONEPIECE_RETURN_IF_ERROR(ReduceParts(data, sizes, part, arithmetic, deadline));
-    std::ranges::copy(part, data.subspan(at).begin());
+    std::ranges::copy(part, data.subspan(begin).begin());
     Begin(call, 1);
     return Gather(sizes, data, deadline);
   }

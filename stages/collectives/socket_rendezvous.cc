@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "cluster/base/file_descriptor.h"
 #include "cluster/base/status.h"
 #include "cluster/fabric/wire.h"
 
@@ -25,25 +26,6 @@ constexpr std::size_t kMaxPathBytes = 100;
 // A round of one worker is one packet, which must fit into a socket's buffer (208 KiB on Linux).
 constexpr std::size_t kMaxPacketBytes = 192 * 1024;
 constexpr std::uint64_t kHello = 0x3144564E5A45504F;  // "OPEZNVD1"
-
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  ~Socket() { Close(); }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 absl::Status SocketFailed(const std::string& what, int error) {
   return base::MakeError(absl::StatusCode::kInternal, "SOCKET_FAILED",
@@ -128,7 +110,8 @@ std::optional<Packet> ReceivePacket(int fd, std::vector<char>& buffer) {
 
 class SocketSeat final : public Rendezvous {
  public:
-  SocketSeat(Socket socket, std::uint32_t index, std::uint32_t workers, base::Clock& clock)
+  SocketSeat(base::FileDescriptor socket, std::uint32_t index, std::uint32_t workers,
+             base::Clock& clock)
       : socket_(std::move(socket)), index_(index), workers_(workers), clock_(clock) {}
 
   absl::StatusOr<std::vector<std::string>> Exchange(std::vector<std::string> texts,
@@ -166,7 +149,7 @@ class SocketSeat final : public Rendezvous {
     }
   }
 
-  Socket socket_;
+  base::FileDescriptor socket_;
   const std::uint32_t index_;
   const std::uint32_t workers_;
   base::Clock& clock_;
@@ -174,7 +157,8 @@ class SocketSeat final : public Rendezvous {
 
 class Hub final : public RendezvousHub {
  public:
-  Hub(std::string path, std::uint32_t workers, Socket listener, Socket stop)
+  Hub(std::string path, std::uint32_t workers, base::FileDescriptor listener,
+      base::FileDescriptor stop)
       : path_(std::move(path)),
         workers_(workers),
         listener_(std::move(listener)),
@@ -191,7 +175,7 @@ class Hub final : public RendezvousHub {
 
  private:
   struct Guest {
-    Socket socket;
+    base::FileDescriptor socket;
     std::optional<Packet> waits;  // Of the round under way.
     std::optional<std::uint64_t> index;
   };
@@ -215,7 +199,7 @@ class Hub final : public RendezvousHub {
   }
 
   void Welcome() {
-    Socket socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    base::FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     // Twice as many as there are seats: those whose workers have just died are not cleared yet.
     if (socket.get() < 0 || !IsOfThisUser(socket.get()) || guests_.size() >= 2 * kMaxWorkers) {
       return;
@@ -262,8 +246,8 @@ class Hub final : public RendezvousHub {
 
   const std::string path_;
   const std::uint32_t workers_;
-  const Socket listener_;
-  const Socket stop_;
+  const base::FileDescriptor listener_;
+  const base::FileDescriptor stop_;
   std::vector<Guest> guests_;  // Of the thread, as is the buffer.
   std::vector<char> buffer_;
   std::thread thread_;
@@ -282,8 +266,8 @@ absl::StatusOr<std::unique_ptr<RendezvousHub>> RendezvousHub::Listen(const std::
   ONEPIECE_RETURN_IF_ERROR(CheckWorkers(workers));
   ONEPIECE_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   ONEPIECE_RETURN_IF_ERROR(CheckFolder(path));
-  Socket listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  Socket stop(eventfd(0, EFD_CLOEXEC));
+  base::FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  base::FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (listener.get() < 0 || stop.get() < 0) return SocketFailed("socket", errno);
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) unlink(path.c_str());
@@ -304,7 +288,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> JoinRendezvous(const std::string& pa
                        "no worker " + std::to_string(index) + " among " + std::to_string(workers));
   }
   ONEPIECE_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  Socket socket_to_hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  base::FileDescriptor socket_to_hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (socket_to_hub.get() < 0) return SocketFailed("socket", errno);
   if (connect(socket_to_hub.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
       0) {

@@ -36,6 +36,14 @@ absl::Status CheckDescriptor(const GroupDescriptor& group) {
   return absl::OkStatus();
 }
 
+std::vector<std::int64_t> EvenOffsets(std::size_t count, std::int64_t extent) {
+  const auto parts = static_cast<std::int64_t>(count);
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t part = 0; part <= parts; ++part)
+    offsets.push_back(part * (extent / parts) + std::min(part, extent % parts));
+  return offsets;
+}
+
 absl::StatusOr<std::vector<std::int64_t>> PartOffsets(const GroupDescriptor& group,
                                                       std::int64_t extent) {
   if (!group.offsets.empty()) {
@@ -43,11 +51,7 @@ absl::StatusOr<std::vector<std::int64_t>> PartOffsets(const GroupDescriptor& gro
     return BadGroup("a group's offsets end at " + std::to_string(group.offsets.back()) +
                     ", and the axis at " + std::to_string(extent));
   }
-  const auto size = static_cast<std::int64_t>(group.members.size());
-  std::vector<std::int64_t> offsets;
-  for (std::int64_t rank = 0; rank <= size; ++rank)
-    offsets.push_back(rank * (extent / size) + std::min(rank, extent % size));
-  return offsets;
+  return EvenOffsets(group.members.size(), extent);
 }
 
 absl::Status RankError(absl::StatusCode code, const std::string& reason, int rank,

@@ -43,6 +43,10 @@ struct GroupDescriptor {
 /// Errors: INVALID_ARGUMENT (BAD_GROUP: no members, a worker twice, offsets that do not fit).
 absl::Status CheckDescriptor(const GroupDescriptor& group);
 
+/// Returns where `count` parts of `extent` elements begin that are as even as can be, the first
+/// ones greater, and at the end `extent`.
+std::vector<std::int64_t> EvenOffsets(std::size_t count, std::int64_t extent);
+
 /// Returns where the ranks' parts of an axis of `extent` elements begin, and at the end `extent`.
 ///
 /// Errors: INVALID_ARGUMENT (BAD_GROUP: `offsets` are those of another extent).

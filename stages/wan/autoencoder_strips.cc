@@ -12,11 +12,10 @@ constexpr std::int64_t kRows = -2;
 
 Strips::Strips(const model::Parallel& parallel, std::int64_t rows)
     : parallel_(parallel), rank_(static_cast<std::size_t>(parallel.group->rank())) {
+  const int ranks = parallel.group->size();
+  ONEPIECE_CHECK(rows >= ranks);
   // The group's own offsets are those of tokens.
-  sdk::GroupDescriptor even;
-  even.members = parallel.group->descriptor().members;
-  ONEPIECE_CHECK(rows >= static_cast<std::int64_t>(even.members.size()));
-  offsets_ = *sdk::PartOffsets(even, rows);
+  offsets_ = sdk::EvenOffsets(static_cast<std::size_t>(ranks), rows);
 }
 
 void Strips::FillMargins(at::Tensor& window) {

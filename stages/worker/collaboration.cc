@@ -19,6 +19,7 @@
 #include "stages/collectives/rendezvous.h"
 #include "stages/collectives/socket_rendezvous.h"
 #include "stages/runtime/stage_runner.h"
+#include "stages/worker/stage_link.h"
 #include "stages/worker/wire.h"
 
 namespace onepiece::worker {
@@ -27,8 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Artifacts = std::vector<message::Artifact>;
 
-/// How often a run looks whether the job is still wanted.
-constexpr auto kGroupLook = std::chrono::milliseconds(200);
 /// How long the workers may take to open their ways to each other. Scaled.
 constexpr auto kWorldLimit = std::chrono::seconds(30);
 /// How long a rank that the others have given up may take to answer all the same. Scaled.
@@ -215,8 +214,7 @@ void Collaborators::Gather(sdk::StageContext& context, Answers& answers) {
       waited.push_back({.fd = links_[rank]->fd(), .events = POLLIN, .revents = 0});
       ranks.push_back(rank);
     }
-    constexpr auto kWait = std::chrono::duration_cast<std::chrono::milliseconds>(kGroupLook);
-    ::poll(waited.data(), waited.size(), static_cast<int>(kWait.count()));
+    ::poll(waited.data(), waited.size(), static_cast<int>(kLook.count()));
     for (std::size_t i = 0; i < waited.size(); ++i) {
       // A step that the first worker reports may end with the answer of another one.
       if (waited[i].revents != 0 && !answers.statuses[ranks[i]].has_value())
@@ -245,7 +243,7 @@ void Collaborators::GiveUp(Answers& answers, const absl::Status& unwanted,
 void Collaborators::Take(std::size_t rank, sdk::StageContext& context, Answers& answers) {
   v1::FromWorker packet;
   absl::StatusOr<FileDescriptor> memory =
-      links_[rank]->Receive(packet, base::SystemClock().Now() + kGroupLook);
+      links_[rank]->Receive(packet, base::SystemClock().Now() + kLook);
   if (!memory.ok()) return Answer(rank, Lost(rank, memory.status()), answers);
   if (packet.has_ran()) {
     Answer(rank, FromWire(packet.ran().status()), answers);

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "stages/sdk/stage.h"
-#include "stages/worker/stage_link.h"
 #include "stages/worker/workers.h"
 
 namespace onepiece::worker {

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -51,15 +50,6 @@ struct Control {
 
 }  // namespace
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 absl::StatusOr<std::pair<PacketSocket, PacketSocket>> PacketSocket::Pair() {
   std::array<int, 2> fds{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()) != 0) {
@@ -102,9 +92,9 @@ absl::Status PacketSocket::Send(const google::protobuf::MessageLite& message, in
 
 absl::StatusOr<FileDescriptor> PacketSocket::Receive(google::protobuf::MessageLite& message,
                                                      base::MonotonicTime deadline) {
-  const auto bytes = std::make_unique<char[]>(kMaxBytes);
   for (;;) {
     ONEPIECE_RETURN_IF_ERROR(Await(fd_.get(), POLLIN, deadline));
+    const auto bytes = std::make_unique_for_overwrite<char[]>(kMaxBytes);
     iovec piece{.iov_base = bytes.get(), .iov_len = kMaxBytes};
     Control control;
     msghdr header{};

@@ -1,32 +1,17 @@
 // A local socket that carries whole protobuf messages, each perhaps with a file descriptor.
 #pragma once
 
-#include <sys/types.h>
-
-#include <optional>
+#include <cstddef>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "cluster/base/clock.h"
+#include "cluster/base/file_descriptor.h"
 #include "google/protobuf/message_lite.h"
 
 namespace onepiece::worker {
 
-/// An open file descriptor, or none. Closes it at its end.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor();
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using base::FileDescriptor;
 
 /// One end of a pair.
 ///

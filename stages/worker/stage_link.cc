@@ -20,6 +20,13 @@ base::MonotonicTime In(base::Duration limit) {
   return base::SystemClock().Now() + base::Scaled(limit);
 }
 
+absl::StatusOr<std::vector<message::Artifact>> ArtifactsIn(const v1::StageRan& ran,
+                                                           const FileDescriptor& memory) {
+  ONEPIECE_ASSIGN_OR_RETURN(message::Message result,
+                            Map(memory, ran.bytes(), base::SystemClock().Now()));
+  return std::move(result.artifacts);
+}
+
 }  // namespace
 
 absl::Status StageLink::Open(const sdk::LoadOptions& options) {
@@ -104,9 +111,7 @@ absl::Status TakeStep(StageLink& link, sdk::StageContext& context, const v1::Sta
     v1::FromWorker packet;
     ONEPIECE_ASSIGN_OR_RETURN(const FileDescriptor memory, receive(packet));
     if (!packet.ran().saved()) return FromWire(packet.ran().status());
-    ONEPIECE_ASSIGN_OR_RETURN(message::Message result,
-                              Map(memory, packet.ran().bytes(), base::SystemClock().Now()));
-    return std::move(result.artifacts);
+    return ArtifactsIn(packet.ran(), memory);
   };
   const absl::Status next = step.can_save() ? context.Checkpoint(step.step(), step.steps(), save)
                                             : context.Progress(step.step(), step.steps());
@@ -121,9 +126,7 @@ absl::Status TakeStep(StageLink& link, sdk::StageContext& context, const v1::Sta
 absl::StatusOr<std::vector<message::Artifact>> TakeOutputs(const v1::StageRan& ran,
                                                            const FileDescriptor& memory) {
   ONEPIECE_RETURN_IF_ERROR(FromWire(ran.status()));
-  ONEPIECE_ASSIGN_OR_RETURN(message::Message result,
-                            Map(memory, ran.bytes(), base::SystemClock().Now()));
-  return std::move(result.artifacts);
+  return ArtifactsIn(ran, memory);
 }
 
 absl::StatusOr<SharedMessage> ShareWork(const sdk::StageContext& context, const std::string& stage,

@@ -1,6 +1,7 @@
 // A stage that is loaded in a worker process, from the instance's end. Private to stages/worker.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,9 @@
 #include "stages/worker/workers.h"
 
 namespace onepiece::worker {
+
+/// How often a run looks whether the job is still wanted.
+inline constexpr std::chrono::milliseconds kLook(200);
 
 /// One stage in one process. It may be lost, and opened again.
 ///

@@ -1,7 +1,6 @@
 #include "stages/worker/worker_process.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -13,9 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <string_view>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "cluster/base/status.h"

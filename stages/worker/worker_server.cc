@@ -227,20 +227,17 @@ class Session {
   absl::Status Load(const v1::LoadStage& load, v1::StageLoaded& loaded) {
     if (stage_ != nullptr) std::exchange(stage_, nullptr)->Unload();
     ONEPIECE_ASSIGN_OR_RETURN(auto stage, plugins_.Create(load));
+    std::optional<sdk::ParallelPlan> plan;
+    if (load.has_plan()) plan = FromWire(load.plan());
     ONEPIECE_RETURN_IF_ERROR(stage->Load({.device = load.device(),
                                           .model_dir = load.model_dir(),
                                           .threads = load.threads(),
                                           .precision = load.precision(),
-                                          .plan = OptionalPlan(load)}));
+                                          .plan = plan}));
     stage_ = std::move(stage);
-    plan_ = OptionalPlan(load);
+    plan_ = plan;
     ToWire(stage_->Info(), loaded);
     return absl::OkStatus();
-  }
-
-  static std::optional<sdk::ParallelPlan> OptionalPlan(const v1::LoadStage& load) {
-    if (!load.has_plan()) return std::nullopt;
-    return FromWire(load.plan());
   }
 
   absl::Status TakeSeat(const v1::OpenWorld& wanted) {

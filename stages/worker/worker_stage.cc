@@ -7,12 +7,10 @@
 #include "cluster/base/status.h"
 #include "onepiece/v1/worker.pb.h"
 #include "stages/worker/collaboration.h"
+#include "stages/worker/stage_link.h"
 
 namespace onepiece::worker {
 namespace {
-
-/// How often a run looks whether the job is still wanted.
-constexpr auto kLook = std::chrono::milliseconds(200);
 
 /// A stage in one process.
 class WorkerStage final : public sdk::Stage {

@@ -18,6 +18,7 @@
 #include "tests/collectives/tripped_fabric.h"
 #include "tests/collectives/worlds.h"
 #include "tests/eventually.h"
+#include "tests/open_files.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -88,11 +89,6 @@ struct Scene {
   std::array<int, 2> start;
   Board* board;
 };
-
-std::size_t OpenDescriptors() {
-  const auto entries = std::filesystem::directory_iterator("/proc/self/fd");
-  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
-}
 
 /// Opens the world of a worker's process.
 absl::StatusOr<std::unique_ptr<FabricWorld>> OpenInProcess(const Scene& scene,
@@ -174,13 +170,13 @@ void Survive(FabricWorld& world, const Trip& trip, Report& report) {
 void BeSurvivor(const Scene& scene, const Trip& trip, std::uint32_t index) {
   Report& report = (*scene.board)[index];
   auto fabric = *fabric::Fabric::Open(scene.uri);
-  const std::size_t descriptors = OpenDescriptors();
+  const std::size_t descriptors = testing::OpenFiles();
   {
     auto world = OpenInProcess(scene, *fabric, index);
     if (!world.ok()) return report.Complain(world.status().ToString());
     Survive(**world, trip, report);
   }
-  if (OpenDescriptors() != descriptors) report.Complain("descriptors are left");
+  if (testing::OpenFiles() != descriptors) report.Complain("descriptors are left");
   report.finished.store(1);
 }
 

@@ -1,6 +1,5 @@
 #include "stages/worker/collaboration.h"
 
-#include <dirent.h>
 #include <signal.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include "stages/worker/worker_stage.h"
 #include "tests/devices.h"
 #include "tests/eventually.h"
+#include "tests/open_files.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -64,10 +64,10 @@ class CollaborationTest : public QObject {
     std::unique_ptr<sdk::Stage> stage;
   };
 
-  static std::size_t Entries(const char* folder, std::string_view prefix = "") {
+  static std::size_t Entries(const char* folder, std::string_view name) {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder))
-      count += entry.path().filename().string().find(prefix) != std::string::npos;
+      count += entry.path().filename().string().find(name) != std::string::npos;
     return count;
   }
 
@@ -184,14 +184,14 @@ class CollaborationTest : public QObject {
   }
 
   void NothingIsLeft() {
-    const std::size_t files = Entries("/proc/self/fd");
+    const std::size_t files = testing::OpenFiles();
     {
       Team team(std::chrono::seconds(2));
       QVERIFY(team.Load().ok());
       for (const char* mood : {"dies", "stops", "fails", "calm"}) (void)team.Run(mood, 1);
       QVERIFY(team.Run().ok());
     }
-    QCOMPARE(Entries("/proc/self/fd"), files);
+    QCOMPARE(testing::OpenFiles(), files);
     QCOMPARE(Entries("/dev/shm", kMemory), std::size_t{0});
     QCOMPARE(Entries(std::filesystem::temp_directory_path().c_str(), "onepiece-workers-"),
              std::size_t{0});

@@ -1,6 +1,5 @@
 #include "stages/worker/worker_stage.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "stages/runtime/stage_runner.h"
 #include "tests/devices.h"
 #include "tests/eventually.h"
+#include "tests/open_files.h"
 #include "tests/reason.h"
 #include "tests/test_main.h"
 
@@ -58,12 +58,6 @@ class WorkerStageTest : public QObject {
     Artifacts saved;
     std::unique_ptr<sdk::Stage> stage;
   };
-
-  static std::size_t OpenFiles() {
-    namespace fs = std::filesystem;
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
-  }
 
  private Q_SLOTS:
   void AStage_RunsInItsProcess() {
@@ -144,7 +138,7 @@ class WorkerStageTest : public QObject {
   }
 
   void AProcessThatDies_IsReaped_WithItsSockets() {
-    const std::size_t open = OpenFiles();
+    const std::size_t open = testing::OpenFiles();
     {
       Runner runner;
       QVERIFY(runner.Load().ok());
@@ -153,7 +147,7 @@ class WorkerStageTest : public QObject {
       QCOMPARE(::kill(pid, 0), -1);
       QVERIFY(runner.Load().ok());
     }
-    QCOMPARE(OpenFiles(), open);
+    QCOMPARE(testing::OpenFiles(), open);
   }
 
   void AProcessThatStops_IsKilled_OnceNobodyWantsTheJob() {

@@ -15,6 +15,7 @@
 #include <map>
 
 #include "absl/base/thread_annotations.h"
+#include "cluster/base/file_descriptor.h"
 #include "cluster/base/ids.h"
 #include "cluster/base/mutex.h"
 #include "cluster/base/status.h"
@@ -53,20 +54,6 @@ Registry& TheRegistry() {
   static Registry registry;
   return registry;
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 absl::Status SystemError(const char* what, const std::string& name, int error) {
   const bool full = error == ENOSPC || error == ENOMEM;
@@ -140,7 +127,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(const std::string
                                                                std::uint64_t length_bytes,
                                                                const PeerIdentity& owner) {
   const std::uint64_t mapped = kHeaderBytes + length_bytes;
-  const FileDescriptor file(CreateLocked(name));
+  const base::FileDescriptor file(CreateLocked(name));
   if (file.get() < 0) return SystemError("cannot create", name, errno);
   int error = AllocatePages(file.get(), mapped);
   std::byte* base = nullptr;
@@ -196,7 +183,8 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Attach(const RemoteRegio
 absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::MapFile(const RemoteRegion& remote) {
   const std::string& name = remote.address;
   const bool reads = remote.rights == Rights::kReadOnly;
-  const FileDescriptor file(shm_open(name.c_str(), (reads ? O_RDONLY : O_RDWR) | O_CLOEXEC, 0));
+  const base::FileDescriptor file(
+      shm_open(name.c_str(), (reads ? O_RDONLY : O_RDWR) | O_CLOEXEC, 0));
   if (file.get() < 0) {
     return base::MakeError(absl::StatusCode::kUnavailable, "PEER_GONE",
                            "no segment " + name + ": " + std::strerror(errno));
@@ -215,7 +203,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::MapFile(const RemoteRegi
 }
 
 absl::StatusOr<bool> ShmSegment::UnlinkIfOwnerless(const std::string& name) {
-  const FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  const base::FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   // Its owner or another cleaner has removed it, or it is another user's.
   if (file.get() < 0 && (errno == ENOENT || errno == EACCES)) return false;
   if (file.get() < 0) return SystemError("cannot open", name, errno);
