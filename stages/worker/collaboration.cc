@@ -19,6 +19,7 @@
 #include "stages/collectives/rendezvous.h"
 #include "stages/collectives/socket_rendezvous.h"
 #include "stages/runtime/stage_runner.h"
+#include "stages/sdk/device_name.h"
 #include "stages/worker/stage_link.h"
 #include "stages/worker/wire.h"
 
@@ -116,9 +117,23 @@ class Collaborators final : public sdk::Stage {
   std::uint64_t epoch_ = 0;
 };
 
+/// The group moves host memory, and a CUDA device's stage gives it memory of the device.
+absl::Status CheckHostMemory(const std::vector<std::string>& devices) {
+  for (const std::string& device : devices) {
+    if (!sdk::CudaIndex(device).has_value()) continue;
+    return base::MakeError(absl::StatusCode::kUnimplemented, "NO_COLLECTIVES",
+                           "device " + device +
+                               ": workers on CUDA devices cannot compute a job together yet; say "
+                               "mode: individual, and each computes jobs of its own",
+                           {{"device", device}});
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Collaborators::Load(const sdk::LoadOptions& options) {
   options_ = options;
   devices_ = absl::StrSplit(options.device, ',');
+  ONEPIECE_RETURN_IF_ERROR(CheckHostMemory(devices_));
   if (std::set(devices_.begin(), devices_.end()).size() < devices_.size()) {
     return base::MakeError(absl::StatusCode::kInvalidArgument, "BAD_DEVICES",
                            "devices " + options.device +

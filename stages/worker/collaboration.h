@@ -8,10 +8,10 @@
 
 namespace onepiece::worker {
 
-/// Returns a stage that is loaded for the devices of a list ("cuda:0,cuda:1"), at least two, each
+/// Returns a stage that is loaded for the devices of a list ("cpu:0,cpu:1"), at least two, each
 /// once. See StageInWorkers.
 ///
-/// Errors of Load: INVALID_ARGUMENT (BAD_DEVICES).
+/// Errors of Load: INVALID_ARGUMENT (BAD_DEVICES), UNIMPLEMENTED (NO_COLLECTIVES: a CUDA device).
 /// Errors of Run: those of the stage; UNAVAILABLE (runtime::kWorkerLost), which names the rank: the
 /// first worker that died, or did not come to a collective call in WorkersOptions::rank_timeout and
 /// was killed.

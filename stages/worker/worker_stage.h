@@ -9,7 +9,7 @@
 namespace onepiece::worker {
 
 /// Returns a stage that runs in the worker process of the device that it is loaded for, or in those
-/// of several devices ("cuda:0,cuda:1"), which then compute each job together: every worker gets
+/// of several devices ("cpu:0,cpu:1"), which then compute each job together: every worker gets
 /// the inputs, and the first one's outputs are the stage's.
 ///
 /// A run whose process ends or stops answering fails with UNAVAILABLE (runtime::kWorkerLost); the

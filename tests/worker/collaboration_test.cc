@@ -95,6 +95,16 @@ class CollaborationTest : public QObject {
     QVERIFY(team.Load().ok());
   }
 
+  void CudaDevices_AreRefused_BeforeAnyWorkerStarts() {
+    Workers workers({.program = "/nowhere/onepiece-worker"});
+    const auto stage = StageInWorkers(workers, {"", "wan", "diffusion"});
+    for (const char* devices : {"cuda:0,cuda:1", "cpu,cuda:1"}) {
+      const absl::Status loaded = stage->Load({.device = devices});
+      QCOMPARE(Reason(loaded), std::string("NO_COLLECTIVES"));
+      QVERIFY(base::Message(loaded).find("mode: individual") != std::string::npos);
+    }
+  }
+
   void ARankThatDies_IsNamed_AndTheNextJobIsServed_data() {
     QTest::addColumn<int>("rank");
     QTest::newRow("the first") << 0;
