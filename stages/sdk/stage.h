@@ -6,7 +6,6 @@
 // Exceptions must not leave a stage.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,13 +59,6 @@ struct StageMetric {
   double value = 0;
 };
 
-/// A small picture of what a job's result will be.
-struct Preview {
-  static constexpr std::size_t kLargestBytes = std::size_t{64} << 10;
-  std::string media_type;       ///< "image/jpeg".
-  std::vector<std::byte> data;  ///< At most kLargestBytes.
-};
-
 /// The runtime, as a running stage sees it. It is valid during one call of Run, on the calling
 /// thread and on threads that Run joins before it returns.
 class StageContext {
@@ -96,11 +88,6 @@ class StageContext {
   /// Checkpoint, so a stage asks again after each; a worker that leaves gets ABORTED from its
   /// Checkpoint. Answers of Progress and Checkpoint are alike on all members.
   [[nodiscard]] virtual Collaboration collaboration() { return {}; }
-  /// Returns whether somebody would see a preview now. Most of the time nobody would.
-  [[nodiscard]] virtual bool preview_wanted() const { return false; }
-  /// Shows a picture of the unfinished result to whoever watches. It goes with the next Progress or
-  /// Checkpoint; one that is too large, or that nobody wants, is dropped.
-  virtual void ShowPreview(Preview preview) { (void)preview; }
 };
 
 /// One stage of a workflow, loaded with one model.
@@ -144,7 +131,7 @@ class Plugin {
 
 /// The version of the binary interface. It grows whenever the binary form of anything in this
 /// header or in model_tools.h changes.
-inline constexpr int kPluginAbi = 5;
+inline constexpr int kPluginAbi = 4;
 inline constexpr char kPluginEntryPoint[] = "onepiece_stage_plugin";
 
 /// The value that the entry point returns. The runtime checks the ABI number before it touches
